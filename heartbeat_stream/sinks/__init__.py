@@ -1,0 +1,1 @@
+"""Where rows go. Nothing in here knows Faust, topics or the cooldown."""

@@ -1,0 +1,86 @@
+"""The target table: its name, its definition, and what may be wrong with an existing one."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+NAME_BYTES_MAX = 63  # NAMEDATALEN - 1: PostgreSQL would cut a longer name without an error
+
+_PART = re.compile(r'"(?:[^"]|"")+"|[^".]+')
+
+
+class Table(NamedTuple):
+    """A table's name. Without a schema the connection's ``search_path`` decides."""
+
+    schema: str | None
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Table:
+        """Read ``table`` or ``schema.table``, as psql reads them.
+
+        ASCII letters outside double quotes become lower case, as in SQL; a part in double quotes
+        is kept as it is and may hold dots and (doubled) quotes. Raises ValueError.
+        """
+        parts = _PART.findall(text)
+        if ".".join(parts) != text or not 1 <= len(parts) <= 2:
+            raise ValueError(
+                f'{text!r} is not a table name: expected table or schema.table, with "..." around '
+                "a part that holds dots or quotes"
+            )
+        names = [_unquoted(part) for part in parts]
+        for name in names:
+            if len(name.encode()) > NAME_BYTES_MAX:
+                raise ValueError(f"{name!r} is too long for a name: {NAME_BYTES_MAX} bytes at most")
+            if "\0" in name:
+                raise ValueError(f"{name!r} holds a NUL, which PostgreSQL cannot store")
+        return cls(names[0] if len(names) == 2 else None, names[-1])
+
+    @property
+    def quoted(self) -> str:
+        """The name as SQL takes it, whatever it holds."""
+        return ".".join(quote(part) for part in self if part is not None)
+
+    def __str__(self) -> str:
+        return ".".join(
+            part if _PLAIN.fullmatch(part) else quote(part) for part in self if part is not None
+        )
+
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
+
+
+def quote(name: str) -> str:
+    """Quote an identifier for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _unquoted(part: str) -> str:
+    if part.startswith('"'):
+        return part[1:-1].replace('""', '"')
+    return "".join(letter.lower() if letter.isascii() else letter for letter in part)
+
+
+def ddl(table: Table) -> str:
+    """Give the statement that creates the table if it is missing."""
+    return f"""\
+CREATE TABLE IF NOT EXISTS {table.quoted} (
+  hotel_id SMALLINT, room_id TEXT, device_id VARCHAR(255), ts_ms BIGINT, status SMALLINT,
+  PRIMARY KEY (hotel_id, room_id)
+)"""
+
+
+def upsert_sql(table: Table) -> str:
+    """Give the statement that writes a batch, whatever its size.
+
+    Parameters: one array per column, in the table's order. The guard makes it safe to repeat, and
+    safe against other writers and old backlogs: a row never goes back in ``ts_ms``, and one with
+    an equal ``ts_ms`` is not written again.
+    """
+    return f"""\
+INSERT INTO {table.quoted} AS current (hotel_id, room_id, device_id, ts_ms, status)
+SELECT * FROM unnest($1::int2[], $2::text[], $3::text[], $4::int8[], $5::int2[])
+ON CONFLICT (hotel_id, room_id) DO UPDATE
+SET device_id = excluded.device_id, ts_ms = excluded.ts_ms, status = excluded.status
+WHERE current.ts_ms IS NULL OR excluded.ts_ms > current.ts_ms"""
