@@ -1,0 +1,57 @@
+# Needs Python 3.11 or newer and make, nothing else. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+# Passed on: make demo DEMO_ARGS="--seconds 20", make test PYTEST_ARGS="-k cooldown -x".
+DEMO_ARGS   ?=
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## the virtual environment .venv, with all that development needs
+
+# The stamp is newer than what decides the environment's content exactly while the environment is up to date.
+$(STAMP): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP) ## the whole pipeline on this machine, about a minute
+	$(BIN)/heartbeat-stream demo $(DEMO_ARGS)
+
+lint: $(STAMP) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint ## lint, and every test that needs no server beyond the embedded ones
+	$(BIN)/pytest -m "not kafka and not services" $(PYTEST_ARGS)
+
+format: $(STAMP) ## bring the code into its form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# requirements.lock is what a worker needs; requirements-dev.lock adds the extras, on the same versions.
+# uv resolves for every platform at once (--universal), which pip cannot; only this target needs it.
+UV_COMPILE = $(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+             --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+lock: ## both lock files anew; LOCK_ARGS="--upgrade" takes newer versions
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.8,<1"
+	$(UV_COMPILE) $(LOCK_ARGS) -o requirements.lock pyproject.toml
+	$(UV_COMPILE) $(LOCK_ARGS) -o requirements-dev.lock -c requirements.lock --all-extras pyproject.toml
+	rm -rf $(VENV)-lock
+
+clean: ## what make and the tests left in this folder, the environment too
+	rm -rf $(VENV) $(VENV)-lock build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
