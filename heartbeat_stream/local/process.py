@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import random
@@ -24,6 +25,7 @@ LOOPBACK = "127.0.0.1"
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 START_SECONDS = 20.0
 POLL_SECONDS = 0.02
+EXTRA_MISSING = "install the extra: pip install 'heartbeat-stream[local]'"
 LOG_TAIL_LINES = 8
 LOG_TAIL_BYTES = 16_384
 # Below the ports that systems hand out to outgoing connections (32768 and up on Linux, 49152 and
@@ -50,6 +52,13 @@ class Order(TypedDict):
     end_signal: int
     grace_seconds: float
     remove: list[str]
+
+
+def wheel_directory(package: str) -> Path | None:
+    """Where the wheel's package is installed, None where it is not. Runs none of its code."""
+    spec = importlib.util.find_spec(package)
+    locations = spec.submodule_search_locations if spec is not None else None
+    return Path(next(iter(locations))) if locations else None
 
 
 def port_is_free(port: int) -> bool:
@@ -238,15 +247,19 @@ class ServerProcess:
         deadline = time.monotonic() + seconds
         while not answers():
             if not self.running:
-                raise ServerError(
-                    f"the {self.name} ended with code {self.wait(0)} at its start"
-                    f"{self._end_of_log()}"
-                )
+                raise ServerError(self.failure() or f"the {self.name} was stopped at its start")
             if time.monotonic() > deadline:
                 raise ServerError(
                     f"the {self.name} did not answer within {seconds:g} s{self._end_of_log()}"
                 )
             time.sleep(POLL_SECONDS)
+
+    def failure(self) -> str | None:
+        """One line about a server that ended by itself; None while it runs, and once stopped."""
+        if self._supervisor is None or self.running:
+            return None
+        code = self._supervisor.returncode
+        return f"the {self.name} has ended by itself with code {code}{self._end_of_log()}"
 
     def log_tail(self, lines: int = LOG_TAIL_LINES) -> list[str]:
         """The last lines that the server has logged; none where it has logged nothing."""

@@ -63,11 +63,7 @@ class EmbeddedStack:
 
     def failure(self) -> str | None:
         """One line about a server that has ended by itself; None while both run."""
-        for name, server in (("broker", self.broker), ("PostgreSQL", self.postgres)):
-            if not server.running:
-                last = server.log_tail()[-1:]
-                return f"the {name} has ended by itself" + "".join(f": {line}" for line in last)
-        return None
+        return self.broker.failure() or self.postgres.failure()
 
     def close(self) -> None:
         """End both servers and remove their files. Safe to repeat."""

@@ -106,6 +106,11 @@ def watch(server: subprocess.Popen[bytes], parent: int, wake: int) -> bool:
     return True
 
 
+def report(what: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
 def main() -> int:
     order = json.loads(sys.argv[1])
     wake, wake_writer = os.pipe()
@@ -116,10 +121,10 @@ def main() -> int:
     try:
         server = start(order)
     except (OSError, subprocess.SubprocessError) as error:
-        print(json.dumps({"error": str(error)}), flush=True)
+        report({"error": str(error)})
         return 127
     with contextlib.suppress(OSError):  # the parent is gone already: watch() sees that too
-        print(json.dumps({"pid": server.pid}), flush=True)
+        report({"pid": server.pid})
     if not watch(server, order["parent"], wake):
         end(server, order["end_signal"], order["grace_seconds"])
         for directory in order["remove"]:
