@@ -1,0 +1,48 @@
+"""Values that are each right and don't go together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heartbeat_stream.config.sources import SettingsError
+
+if TYPE_CHECKING:
+    from heartbeat_stream.settings import Settings
+
+
+def check_agreement(settings: Settings) -> None:
+    """Raise SettingsError for the first contradiction."""
+    _check_topics(settings)
+    _check_kafka_security(settings)
+
+
+def _check_topics(settings: Settings) -> None:
+    if settings.dead_letter_topic == settings.topic:
+        raise SettingsError(
+            f'HEARTBEAT_DEAD_LETTER_TOPIC: "{settings.topic}" is the source topic too: '
+            "want another one"
+        )
+
+
+def _check_kafka_security(settings: Settings) -> None:
+    protocol = settings.kafka_security_protocol
+    about = "HEARTBEAT_KAFKA_SECURITY_PROTOCOL"
+    login = bool(settings.kafka_username), bool(settings.kafka_password)
+    if protocol.startswith("SASL") and not all(login):
+        raise SettingsError(
+            f"{about}: {protocol} needs HEARTBEAT_KAFKA_USERNAME and HEARTBEAT_KAFKA_PASSWORD "
+            "(or HEARTBEAT_KAFKA_PASSWORD_FILE)"
+        )
+    if not protocol.startswith("SASL") and any(login):
+        raise SettingsError(
+            f"{about}: {protocol} uses no user name and no password, and one is given: "
+            "want SASL_SSL or SASL_PLAINTEXT"
+        )
+    files = settings.kafka_ca_file, settings.kafka_cert_file, settings.kafka_key_file
+    if not protocol.endswith("SSL") and any(files):
+        raise SettingsError(
+            f"{about}: {protocol} uses no certificates, and HEARTBEAT_KAFKA_*_FILE names some: "
+            "want SSL or SASL_SSL"
+        )
+    if (settings.kafka_cert_file is None) != (settings.kafka_key_file is None):
+        raise SettingsError("HEARTBEAT_KAFKA_CERT_FILE and HEARTBEAT_KAFKA_KEY_FILE: want both")
