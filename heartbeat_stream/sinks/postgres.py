@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 import asyncpg
+import msgspec
 
 from heartbeat_stream.core.heartbeat import Heartbeat
+from heartbeat_stream.core.reasons import Reason
 from heartbeat_stream.sinks.bisection import land
 from heartbeat_stream.sinks.connections import Connections
 from heartbeat_stream.sinks.postgres_errors import (
@@ -24,9 +25,9 @@ from heartbeat_stream.sinks.table import Table, upsert_sql
 
 __all__ = ["PostgresSettings", "PostgresSink", "Refused", "SinkUnavailable", "Table"]
 
-ROW_REFUSED = "row-refused"
-
-_key = attrgetter("hotel_id", "room_id")
+# Hotel, room, the row's index in the caller's sequence, then the other columns. Sorted as they are,
+# they are in key order, and no comparison reaches a null.
+Record = tuple[int, str, int, str | None, int, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Refused:
     """A row that the database will not take, whoever sends it and whenever."""
 
     index: int  # in the sequence that was given to upsert()
-    reason: str
+    reason: Reason  # ROW_REFUSED
     detail: str  # SQLSTATE and the server's message, one line, without the row's values
 
 
@@ -80,21 +81,28 @@ class PostgresSink:
             return []
         # All writers lock rows in the order of their keys, so that two of them with rooms in
         # common (a zombie and its successor, a replay) cannot wait for each other in a circle.
-        order = sorted(range(len(rows)), key=lambda index: _key(rows[index]))
-        ordered = [rows[index] for index in order]
+        ordered: list[Record] = [
+            (row.hotel_id, row.room_id, index, row.device_id, row.ts_ms, row.status)
+            for index, row in enumerate(rows)
+        ]
+        ordered.sort()
         async with self._connections.use() as connection:
 
-            async def attempt(group: Sequence[Heartbeat]) -> RowFault | None:
+            async def attempt(group: Sequence[Record]) -> RowFault | None:
                 return await self._write(connection, group)
 
             faults = await land(ordered, attempt)
         self.rows_refused += len(faults)
-        return [Refused(order[place], ROW_REFUSED, fault.detail) for place, fault in faults]
+        return [Refused(ordered[at][2], Reason.ROW_REFUSED, fault.detail) for at, fault in faults]
 
     async def _write(
-        self, connection: asyncpg.Connection, rows: Sequence[Heartbeat]
+        self, connection: asyncpg.Connection, rows: Sequence[Record]
     ) -> RowFault | None:
         """Write one group in one transaction, all or nothing."""
+        try:
+            encoded = msgspec.json.encode(rows).decode()
+        except ValueError as error:  # a lone surrogate, which the core does not let through
+            return RowFault("22021", f"22021 cannot be encoded: {type(error).__name__}")
         during = PREPARING
         try:
             async with asyncio.timeout((self._settings.statement_timeout_ms + PATIENCE_MS) / 1000):
@@ -103,18 +111,18 @@ class PostgresSink:
                     await connection.execute(f"BEGIN; SET LOCAL statement_timeout = {limit}")
                 during = WRITING
                 self.statements += 1
-                status = await connection.execute(self._sql, *columns(rows))
+                status = await connection.execute(self._sql, encoded)
                 if self._settings.pooler:
                     await connection.execute("COMMIT")
         except Exception as error:
             fault = classify(error, during)
             if fault is None:
                 raise
-            if isinstance(fault, RowFault):
-                if self._settings.pooler:
-                    await self._rollback(connection)
-                return fault
-            raise fault from error
+            if isinstance(fault, SinkUnavailable):
+                raise fault from error
+            if self._settings.pooler:
+                await self._rollback(connection)
+            return fault
         written = int(status.rpartition(" ")[2])  # "INSERT 0 4711"
         self.rows_written += written
         self.rows_turned_away += len(rows) - written
@@ -129,14 +137,3 @@ class PostgresSink:
             if isinstance(fault, SinkUnavailable):
                 raise fault from error
             raise
-
-
-def columns(rows: Sequence[Heartbeat]) -> tuple[list[object], ...]:
-    """Turn rows into one list per column, in the order of the table's columns."""
-    return (
-        [row.hotel_id for row in rows],
-        [row.room_id for row in rows],
-        [row.device_id for row in rows],
-        [row.ts_ms for row in rows],
-        [row.status for row in rows],
-    )

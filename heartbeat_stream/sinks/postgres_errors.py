@@ -107,6 +107,9 @@ ROW: frozenset[str] = frozenset(
     }
 )
 
+# The primary message of these quotes the value.
+QUOTES_VALUES: frozenset[str] = frozenset({"22003", "22007", "22008", "22P02"})
+
 # Not a row's, although their class is: they speak of a parameter or of the server.
 NOT_ROW: dict[str, str] = {
     "22023": "configuration",  # invalid parameter value, as of a setting
@@ -176,6 +179,8 @@ def _server_error(error: asyncpg.PostgresError, during: str) -> RowFault | SinkU
     # args[0] is the primary message. Detail, hint and context may hold the row's values.
     message = _one_line(error.args[0] if error.args else type(error).__name__)
     if during == WRITING and is_row_fault(sqlstate):
+        if sqlstate in QUOTES_VALUES:
+            message = re.sub(r'"[^"]*"', '"..."', message)
         return RowFault(sqlstate, f"{sqlstate} {message}")
     kind = unavailable_kind(sqlstate)
     if kind in ("prepared-statement", "protocol") and "pooler" not in message:
