@@ -1,4 +1,4 @@
-"""Reading a `.env` file: `NAME=value` lines, as Compose has them; nothing is executed or expanded."""
+"""Reading a `.env` file: `NAME=value` lines, as in Compose; nothing is executed or expanded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class DotenvError(Exception):
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
-    """All assignments of the file, the last of a name counting. Raises DotenvError; the file must exist."""
+    """All assignments of the file, of a repeated name the last. Raises DotenvError."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -31,7 +31,7 @@ def integer(low: int, high: int | None = None, unit: str = "") -> Kind[int]:
     """A whole number in bounds, both inclusive."""
 
     def parse(text: str) -> int:
-        # int() would take "1_000", " 7" and full-width digits as well; a manifest that holds those holds an error.
+        # int() would take "1_000", " 7" and full-width digits as well.
         if not re.fullmatch(r"-?[0-9]{1,18}", text):
             raise ValueError
         value = int(text)
@@ -148,7 +148,7 @@ def app_id(longest_suffix: int) -> Kind[str]:
     limit = 249 - longest_suffix
 
     def parse(text: str) -> str:
-        if not _TOPIC.fullmatch(text) or len(text) > limit:
+        if not _TOPIC.fullmatch(text) or len(text) > limit or text in {".", ".."}:
             raise ValueError
         return text
 

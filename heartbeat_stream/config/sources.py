@@ -1,4 +1,4 @@
-"""Where the text of a setting comes from: a flag, the environment, a `.env` file, a file that holds a secret."""
+"""Where the text of a setting comes from: a flag, the environment, a `.env` file or a secret's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from heartbeat_stream.config.dotenv import DotenvError, read_dotenv
 from heartbeat_stream.config.urls import redact_url
 
-# Kubernetes puts variables of these forms into each pod for each Service: one called "heartbeat-web"
-# makes HEARTBEAT_WEB_PORT=tcp://10.0.0.7:6066.
+# Kubernetes puts variables of these forms into each pod for each Service: one that is called
+# "heartbeat-web" makes HEARTBEAT_WEB_PORT=tcp://10.0.0.7:6066.
 _SERVICE_LINK = re.compile(
     r".*_(?:SERVICE_HOST|SERVICE_PORT(?:_.*)?|PORT|PORT_\d+_(?:TCP|UDP|SCTP)(?:_.*)?)"
 )
@@ -23,7 +23,7 @@ _SHOWN = 80
 
 
 class SettingsError(Exception):
-    """A setting is wrong. The text is one line: the variable, its value, and what would be right."""
+    """A setting is wrong. The text is one line: the variable, its value, what would be right."""
 
     @classmethod
     def of(cls, given: Given, wants: str, *, secret: bool) -> SettingsError:
@@ -51,9 +51,9 @@ def collect(
     known: Set[str],
     prefix: str,
 ) -> tuple[dict[str, Given], list[str]]:
-    """The text that counts for each known variable that was given, and a warning for each unknown one.
+    """The text that counts for each known variable that was given, and warnings about unknown ones.
 
-    Raises SettingsError for a `.env` file that cannot be read; one that does not exist is passed over.
+    Raises SettingsError for a `.env` file that cannot be read. One that does not exist is no error.
     """
     from_file: dict[str, str] = {}
     if dotenv_path is not None and dotenv_path.exists():
