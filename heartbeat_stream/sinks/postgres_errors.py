@@ -25,7 +25,7 @@ CONNECTING = "connecting"
 PREPARING = "preparing"
 WRITING = "writing"
 
-MESSAGE_MAX = 300
+MESSAGE_MAX = 190  # with the SQLSTATE in front it fits a dead letter's detail
 
 
 class SinkUnavailable(Exception):
@@ -183,8 +183,8 @@ def _server_error(error: asyncpg.PostgresError, during: str) -> RowFault | SinkU
             message = re.sub(r'"[^"]*"', '"..."', message)
         return RowFault(sqlstate, f"{sqlstate} {message}")
     kind = unavailable_kind(sqlstate)
-    if kind in ("prepared-statement", "protocol") and "pooler" not in message:
-        message += "; behind a pooler in transaction mode turn the pooler setting on"
+    if kind in ("prepared-statement", "protocol"):
+        message += "; behind a pooler in transaction mode set HEARTBEAT_DATABASE_POOLER=true"
     return SinkUnavailable(
         kind, f"{message} ({sqlstate})" if sqlstate else message, sqlstate=sqlstate or None
     )
