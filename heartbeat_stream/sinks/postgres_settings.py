@@ -38,7 +38,44 @@ class PostgresSettings:
                 raise ValueError(f"{name} must be 1 or more, not {getattr(self, name)}")
 
     @property
-    def _places(parts: SplitResult) -> list[str]:
+    def shown_url(self) -> str:
+        """The URL without its password, fit for logs."""
+        return redact_url(self.url)
+
+    def __repr__(self) -> str:
+        return (
+            f"PostgresSettings({self.shown_url!r}, pool_size={self.pool_size}, "
+            f"connect_timeout_ms={self.connect_timeout_ms}, "
+            f"statement_timeout_ms={self.statement_timeout_ms}, pooler={self.pooler})"
+        )
+
+
+PATIENCE_MS = 1_000
+
+
+def check_url(url: str) -> None:
+    """Raise a ValueError that says what is wrong, without quoting what may be a password."""
+    scheme = url.partition("://")[0]
+    if "://" not in url or scheme not in ("postgresql", "postgres"):
+        raise ValueError(f"a database URL starts with postgresql://, as in {EXAMPLE}")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError(
+            f"the database URL cannot be read: expected {EXAMPLE}; {ESCAPES}"
+        ) from None
+    if parts.fragment or "#" in url:
+        raise ValueError(f"the database URL holds a #; {ESCAPES}")
+    for place in _places(parts):
+        _, port = _host_and_port(place)
+        if port and not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):
+            raise ValueError(
+                f"the port in the database URL must be a number from 1 to 65535, as in "
+                f"{EXAMPLE}; {ESCAPES}"
+            )
+
+
+def _places(parts: SplitResult) -> list[str]:
     """The hosts with their ports: a URL may name several, for a failover."""
     return parts.netloc.rpartition("@")[2].split(",")
 
