@@ -51,7 +51,7 @@ def ts_ms(value: object, min_ts_ms: int, max_ts_ms: int) -> int:
         number = int(value) if value.is_integer() else None
     else:
         number = _integer(value)
-    if number is None or (isinstance(value, str) and number < 0):
+    if number is None:
         raise _rejected(Reason.BAD_TS_MS, "ts_ms", value, "whole milliseconds since 1970")
     if number < min_ts_ms:
         wanted = f"{min_ts_ms} or later, in milliseconds since 1970"

@@ -1,0 +1,161 @@
+"""When a room is due: the buffer window and the cooldown, as an index of due times.
+
+All times are milliseconds of one clock, handed in by the caller. A room with something new is due
+at ``max(first new heartbeat's arrival + window, last write + cooldown)``. The index never looks at
+rooms that have nothing to write, and at a pending one only when a time of its own has come.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterable
+
+from heartbeat_stream.core.room import Phase, Room
+
+__all__ = ["Schedule"]
+
+
+class Schedule:
+    """The pending rooms of one worker, across all its partitions.
+
+    ``buffer_size_max`` bounds how many rooms may wait for nothing but their window: when it is
+    reached they are all due at once. Rooms in their cooldown do not count.
+    """
+
+    def __init__(self, window_ms: int, cooldown_ms: int, buffer_size_max: int) -> None:
+        self._window_ms = window_ms
+        self._cooldown_ms = cooldown_ms
+        self._buffer_size_max = buffer_size_max
+        self._due: deque[Room] = deque()
+        self._waiting: dict[Room, None] = {}
+        # Rooms by the millisecond at which to look at them again. Many share one, so the heap
+        # holds instants, not rooms. A room that changed its mind stays in its old list, and is
+        # recognised there by its ``wake``.
+        self._instants: list[int] = []
+        self._rooms_at: dict[int, list[Room]] = {}
+        self.pending = 0
+        self.in_flight = 0
+
+    # -- what the rooms report -------------------------------------------------------------------
+
+    def note_newer(self, room: Room, now: int) -> None:
+        """A heartbeat has arrived for a room in whose phase it is the first new one."""
+        room.arrived_at = now
+        if room.phase == Phase.FLIGHT:
+            room.phase = Phase.FLIGHT_NEWER
+        else:
+            self.enter(room, now)
+
+    def enter(self, room: Room, now: int) -> None:
+        """Take in an idle or parked room that is pending, ``arrived_at`` and ``written_at`` set.
+
+        Both times may come from another worker's clock: one that lies ahead counts as now, so
+        that no room waits longer than its window and its cooldown.
+        """
+        room.arrived_at = min(room.arrived_at, now)
+        room.written_at = min(room.written_at, now)
+        self.pending += 1
+        self._place(room, now)
+
+    def acknowledge(self, rooms: Iterable[Room], written_ts: Iterable[int], now: int) -> None:
+        """The database has acknowledged the writes of these rooms, or settled them for good."""
+        for room, ts_ms in zip(rooms, written_ts, strict=True):
+            self.in_flight -= 1
+            room.written_at = now
+            room.written_ts = ts_ms
+            newer_arrived = room.phase == Phase.FLIGHT_NEWER
+            if newer_arrived and room.pending:
+                self._place(room, now)
+            else:
+                room.phase = Phase.IDLE
+                self.pending -= 1
+
+    def give_back(self, rooms: Iterable[Room]) -> None:
+        """The database has not taken these: they stay due, with whatever is newest by then."""
+        for room in rooms:
+            self.in_flight -= 1
+            room.phase = Phase.DUE
+            self._due.append(room)
+
+    def park(self, rooms: Iterable[Room]) -> None:
+        """Forget these rooms, none of them in flight: their partition is given up, or may be."""
+        for room in rooms:
+            if room.phase in (Phase.FLIGHT, Phase.FLIGHT_NEWER):
+                raise ValueError(f"room {room.key!r} is in flight")
+            if room.phase == Phase.WAITING:
+                del self._waiting[room]
+            if room.phase not in (Phase.IDLE, Phase.PARKED):
+                self.pending -= 1
+            room.phase = Phase.PARKED
+
+    # -- what the timer asks ---------------------------------------------------------------------
+
+    def take(self, now: int, limit: int) -> list[Room]:
+        """At most ``limit`` rooms that are due, the longest waiting first; they are in flight."""
+        self._advance(now)
+        taken: list[Room] = []
+        due = self._due
+        while due and len(taken) < limit:
+            room = due.popleft()
+            if room.phase == Phase.DUE:
+                room.phase = Phase.FLIGHT
+                taken.append(room)
+        self.in_flight += len(taken)
+        return taken
+
+    def due(self, now: int) -> int:
+        """How many rooms are due; parked ones that have not been cleared away yet count too."""
+        self._advance(now)
+        return len(self._due)
+
+    def next_instant(self) -> int | None:
+        """When to look again if nothing is due; None if no room waits for any time."""
+        return self._instants[0] if self._instants else None
+
+    @property
+    def waiting(self) -> int:
+        """How many rooms wait only for their window."""
+        return len(self._waiting)
+
+    # --------------------------------------------------------------------------------------------
+
+    def _place(self, room: Room, now: int) -> None:
+        cooled_at = room.written_at + self._cooldown_ms
+        if cooled_at > now:
+            room.phase = Phase.COOLING
+            self._wake_at(room, cooled_at)
+            return
+        due_at = room.arrived_at + self._window_ms
+        if due_at <= now:
+            room.phase = Phase.DUE
+            self._due.append(room)
+            return
+        room.phase = Phase.WAITING
+        self._waiting[room] = None
+        self._wake_at(room, due_at)
+        if len(self._waiting) >= self._buffer_size_max:
+            for waiting in self._waiting:
+                waiting.phase = Phase.DUE
+            self._due.extend(self._waiting)
+            self._waiting.clear()
+
+    def _wake_at(self, room: Room, instant: int) -> None:
+        room.wake = instant
+        rooms = self._rooms_at.get(instant)
+        if rooms is None:
+            self._rooms_at[instant] = [room]
+            heapq.heappush(self._instants, instant)
+        else:
+            rooms.append(room)
+
+    def _advance(self, now: int) -> None:
+        while self._instants and self._instants[0] <= now:
+            instant = heapq.heappop(self._instants)
+            for room in self._rooms_at.pop(instant):
+                if room.wake != instant:
+                    continue
+                if room.phase == Phase.COOLING:
+                    self._place(room, now)
+                elif room.phase == Phase.WAITING:
+                    del self._waiting[room]
+                    room.phase = Phase.DUE
+                    self._due.append(room)
