@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)", re.DOTALL)
+_BARE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 
 
@@ -26,6 +27,8 @@ def read_dotenv(path: Path) -> dict[str, str]:
         line = raw.strip()
         if not line or line.startswith("#"):
             continue
+        if _BARE_NAME.fullmatch(line):
+            continue  # as Compose has it: no value given here
         match = _LINE.fullmatch(line)
         value = _unquote(match[2]) if match else None
         if match is None or value is None:

@@ -25,6 +25,7 @@ class Kind(Generic[T]):
 
     parse: Callable[[str], T]
     wants: str
+    metavar: str = "TEXT"
 
 
 def integer(low: int, high: int | None = None, unit: str = "") -> Kind[int]:
@@ -40,7 +41,7 @@ def integer(low: int, high: int | None = None, unit: str = "") -> Kind[int]:
         return value
 
     bounds = f"from {low} to {high}" if high is not None else f"{low} or more"
-    return Kind(parse, f"a whole number{f' of {unit}' if unit else ''}, {bounds}")
+    return Kind(parse, f"a whole number{f' of {unit}' if unit else ''}, {bounds}", "N")
 
 
 def milliseconds(low: int, high: int | None = None) -> Kind[int]:
@@ -59,7 +60,7 @@ def boolean() -> Kind[bool]:
         except KeyError:
             raise ValueError from None
 
-    return Kind(parse, "true or false")
+    return Kind(parse, "true or false", "true|false")
 
 
 def choice(*values: str) -> Kind[str]:
@@ -72,7 +73,7 @@ def choice(*values: str) -> Kind[str]:
         except KeyError:
             raise ValueError from None
 
-    return Kind(parse, "one of " + ", ".join(values))
+    return Kind(parse, "one of " + ", ".join(values), "WORD")
 
 
 def names(*known: str) -> Kind[tuple[str, ...]]:
@@ -84,7 +85,7 @@ def names(*known: str) -> Kind[tuple[str, ...]]:
             raise ValueError
         return found
 
-    return Kind(parse, "a comma-separated list out of: " + ", ".join(known))
+    return Kind(parse, "a comma-separated list out of: " + ", ".join(known), "NAMES")
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
@@ -93,7 +94,7 @@ def optional(kind: Kind[T]) -> Kind[T | None]:
     def parse(text: str) -> T | None:
         return kind.parse(text) if text else None
 
-    return Kind(parse, f"{kind.wants}, or nothing")
+    return Kind(parse, f"{kind.wants}, or nothing", kind.metavar)
 
 
 def string() -> Kind[str]:
@@ -115,7 +116,7 @@ def path() -> Kind[Path]:
             raise ValueError
         return Path(text).expanduser()
 
-    return Kind(parse, "a path")
+    return Kind(parse, "a path", "PATH")
 
 
 def brokers() -> Kind[tuple[str, ...]]:
@@ -129,7 +130,9 @@ def brokers() -> Kind[tuple[str, ...]]:
                 raise ValueError
         return servers
 
-    return Kind(parse, "host:port, several joined by commas, an IPv6 address in brackets")
+    return Kind(
+        parse, "host:port, several joined by commas, an IPv6 address in brackets", "HOST:PORT"
+    )
 
 
 def topic() -> Kind[str]:
@@ -140,7 +143,9 @@ def topic() -> Kind[str]:
             raise ValueError
         return text
 
-    return Kind(parse, "a topic name: 1 to 249 of letters, digits, dot, underscore and hyphen")
+    return Kind(
+        parse, "a topic name: 1 to 249 of letters, digits, dot, underscore and hyphen", "TOPIC"
+    )
 
 
 def app_id(longest_suffix: int) -> Kind[str]:
@@ -155,6 +160,7 @@ def app_id(longest_suffix: int) -> Kind[str]:
     return Kind(
         parse,
         f"1 to {limit} of letters, digits, dot, underscore and hyphen (topics are named after it)",
+        "ID",
     )
 
 
@@ -165,7 +171,7 @@ def table() -> Kind[str]:
         Table.parse(text)
         return text
 
-    return Kind(parse, "table or schema.table")
+    return Kind(parse, "table or schema.table", "TABLE")
 
 
 def host() -> Kind[str]:
@@ -176,7 +182,7 @@ def host() -> Kind[str]:
             raise ValueError
         return text
 
-    return Kind(parse, "a host name or an IP address")
+    return Kind(parse, "a host name or an IP address", "HOST")
 
 
 def database_url() -> Kind[str]:
@@ -188,7 +194,7 @@ def database_url() -> Kind[str]:
         check_url(text)
         return text
 
-    return Kind(parse, f"{EXAMPLE}; {ESCAPES}")
+    return Kind(parse, f"{EXAMPLE}; {ESCAPES}", "URL")
 
 
 def web_url() -> Kind[str]:
@@ -210,7 +216,7 @@ def web_url() -> Kind[str]:
             raise ValueError
         return text.rstrip("/")
 
-    return Kind(parse, "http://host:port or https://host:port")
+    return Kind(parse, "http://host:port or https://host:port", "URL")
 
 
 def _is_port(text: str) -> bool:

@@ -1,0 +1,125 @@
+"""Are the topics as the job needs them? Judges what was read from the cluster; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from heartbeat_stream.checks.finding import Finding, fail, ok, warn
+from heartbeat_stream.settings import Settings
+from heartbeat_stream.streaming.topics import (
+    FOREVER,
+    TABLES,
+    TopicState,
+    all_topics,
+    changelog_topic_name,
+    repartition_topic_name,
+    state_topic_name,
+)
+
+_INIT = "run `heartbeat-stream init`"
+_ALTER = "kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config {config}"
+
+
+def check_topics(
+    settings: Settings, brokers: int, existing: Mapping[str, TopicState]
+) -> Iterator[Finding]:
+    """Everything about the topics, given those that exist and the number of brokers."""
+    for spec in all_topics(settings, existing):
+        topic = existing.get(spec.name)
+        if topic is not None:
+            yield ok(_description(topic))
+            yield from _durability(topic, brokers)
+        elif spec.name == settings.topic:
+            yield fail(f"topic {spec.name} (HEARTBEAT_TOPIC) does not exist: {_INIT}")
+        else:
+            yield from _missing(settings, spec.name, spec.replication_factor, brokers)
+    yield from _partition_counts(settings, existing)
+    yield from _repartition_retention(settings, existing)
+    yield from _changelog_policy(settings, existing)
+
+
+def _missing(settings: Settings, name: str, replicas: int, brokers: int) -> Iterator[Finding]:
+    if replicas > brokers:
+        yield fail(
+            f"topic {name} is missing and cannot be created: HEARTBEAT_REPLICATION_FACTOR is "
+            f"{replicas} and the cluster has {_count(brokers, 'broker')}"
+        )
+    else:
+        yield ok(f"topic {name} is not there yet: `heartbeat-stream init` or a worker creates it")
+        if replicas == 1 < brokers:
+            yield warn(
+                f"topic {name} will have 1 replica on {brokers} brokers and be lost with one of "
+                "them: set HEARTBEAT_REPLICATION_FACTOR=3"
+            )
+
+
+def _durability(topic: TopicState, brokers: int) -> Iterator[Finding]:
+    if brokers == 1:
+        return
+    if topic.replication_factor == 1:
+        yield warn(
+            f"topic {topic.name} has 1 replica on {brokers} brokers and is lost with one of them: "
+            "raise it with kafka-reassign-partitions.sh"
+        )
+    elif topic.min_insync_replicas == 1:
+        alter = _ALTER.format(topic=topic.name, config="min.insync.replicas=2")
+        yield warn(
+            f"topic {topic.name} has min.insync.replicas=1, so a record that was acknowledged may "
+            f"be on one broker alone: {alter}"
+        )
+
+
+def _partition_counts(settings: Settings, existing: Mapping[str, TopicState]) -> Iterator[Finding]:
+    of = existing.get(state_topic_name(settings))
+    for table in TABLES:
+        changelog = existing.get(changelog_topic_name(settings, table))
+        if of is None or changelog is None or changelog.partitions == of.partitions:
+            continue
+        yield fail(
+            f"topic {changelog.name} has {_count(changelog.partitions, 'partition')} and "
+            f"{of.name} has {of.partitions}, so rooms and their state would part: "
+            + (
+                "start with a new HEARTBEAT_APP_ID, or set HEARTBEAT_SOURCE_KEYED=false"
+                if settings.source_keyed
+                else "start with a new HEARTBEAT_APP_ID"
+            )
+        )
+
+
+def _repartition_retention(
+    settings: Settings, existing: Mapping[str, TopicState]
+) -> Iterator[Finding]:
+    source = existing.get(settings.topic)
+    repartition = existing.get(repartition_topic_name(settings))
+    if settings.source_keyed or source is None or repartition is None:
+        return
+    kept, wanted = repartition.retention_ms, source.retention_ms
+    if kept is None or wanted is None or kept == FOREVER:
+        return
+    if wanted == FOREVER or kept < wanted:
+        alter = _ALTER.format(topic=repartition.name, config=f"retention.ms={wanted}")
+        yield warn(
+            f"topic {repartition.name} keeps records for {kept} ms and {source.name} for "
+            f"{'ever' if wanted == FOREVER else f'{wanted} ms'}: a worker that is down for longer "
+            f"loses what it had forwarded: {alter}"
+        )
+
+
+def _changelog_policy(settings: Settings, existing: Mapping[str, TopicState]) -> Iterator[Finding]:
+    for table in TABLES:
+        changelog = existing.get(changelog_topic_name(settings, table))
+        policy = changelog.config.get("cleanup.policy") if changelog else None
+        if changelog and policy is not None and "delete" in policy:
+            alter = _ALTER.format(topic=changelog.name, config="cleanup.policy=compact")
+            yield fail(
+                f"topic {changelog.name} has cleanup.policy={policy}, so state is deleted: {alter}"
+            )
+
+
+def _description(topic: TopicState) -> str:
+    partitions = _count(topic.partitions, "partition")
+    return f"topic {topic.name}: {partitions}, {_count(topic.replication_factor, 'replica')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

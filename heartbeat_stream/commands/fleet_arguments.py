@@ -1,0 +1,46 @@
+"""How large a simulated fleet is: the same arguments for `demo` and `simulate`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+
+def add_fleet_arguments(parser: argparse.ArgumentParser, *, seconds: int, rate: int) -> None:
+    """`seconds` and `rate` are the defaults."""
+    for flag, read, default, meaning in (
+        ("--seconds", _number(0.1, 864_000), seconds, "how long the fleet sends"),
+        ("--hotels", _whole(1, 30_000), 20, "hotels"),
+        ("--rooms", _whole(1, 100_000), 100, "rooms of a hotel"),
+        ("--rate", _number(0.1, 1_000_000), rate, "heartbeats a second, of the whole fleet"),
+        ("--seed", _whole(0, 2**63 - 1), 1, "the same seed makes the same fleet"),
+    ):
+        parser.add_argument(
+            flag, type=read, default=default, metavar="N", help=f"{meaning}; default: {default}"
+        )
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(
+                f'"{text}" is wrong: want a whole number from {low} to {high}'
+            )
+        return int(text)
+
+    return read
+
+
+def _number(low: float, high: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1
+        if not low <= value <= high:  # also turns away NaN
+            raise argparse.ArgumentTypeError(
+                f'"{text}" is wrong: want a number from {low:g} to {high:g}'
+            )
+        return value
+
+    return read
