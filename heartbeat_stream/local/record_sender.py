@@ -113,13 +113,12 @@ async def open_sender(
         yield RecordSender(producer, topic, len(partitions))
     except KafkaConnectionError as error:
         raise SendError(
-            f"no broker answers at {brokers}: start one, or set HEARTBEAT_BROKERS "
-            f"({_one_line(error)})"
+            f"no broker answers at {brokers}: start one, or set HEARTBEAT_BROKERS and what it asks "
+            "for of TLS and SASL"
         ) from error
     except KafkaError as error:
-        raise SendError(
-            f"cannot write to topic {topic} at {brokers}: {_one_line(error)}"
-        ) from error
+        why = " ".join(str(error).split())[:200]
+        raise SendError(f"cannot write to topic {topic} at {brokers}: {why}") from error
     finally:
         await _close(producer)
 
@@ -131,7 +130,3 @@ async def _close(producer: AIOKafkaProducer) -> None:
             await producer.stop()
     except TimeoutError:
         await producer.client.close()
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
