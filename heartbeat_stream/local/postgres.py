@@ -32,6 +32,7 @@ from heartbeat_stream.local.process import (
 from heartbeat_stream.local.scratch import ScratchDirectory
 
 INITDB_SECONDS = 60.0
+COPY = "postgres-installation"
 UNPRIVILEGED_UID = 65534
 NAMES = {"postgres": "PostgreSQL", "initdb": "initdb"}
 READY = "ready"
@@ -82,6 +83,11 @@ def copy_installation(source: Path, destination: Path) -> Path:
     libraries = package.with_name(f"{package.name}.libs")
     if libraries.is_dir():
         shutil.copytree(libraries, destination / libraries.name)
+    # Whatever umask the wheel was installed with and this process has.
+    for directory, _, names in os.walk(destination):
+        Path(directory).chmod(0o755)
+        for path in map(Path(directory).joinpath, names):
+            path.chmod(path.stat().st_mode | (0o555 if path.parent.name == "bin" else 0o444))
     return copy
 
 
@@ -186,7 +192,9 @@ class PostgresServer:
         if self._installation is None:
             self._installation = installation()
             if self._uid is not None:
-                self._installation = copy_installation(self._installation, self.directory)
+                self._installation = copy_installation(
+                    self._installation, self._scratch.subdirectory(COPY)
+                )
         return ServerProcess(
             NAMES[program],
             [str(self._installation / "bin" / program), *arguments],

@@ -119,9 +119,10 @@ def run_stack(
         with EmbeddedStack(
             broker_port=broker_port, database_port=database_port, fsync=fsync
         ) as stack:
-            for name, value in stack.environment.items():
-                print(f"{name}={value}", file=out)
-            print("ready", file=out, flush=True)
+            if not stopping.is_set():
+                for name, value in stack.environment.items():
+                    print(f"{name}={value}", file=out)
+                print("ready", file=out, flush=True)
             while not stopping.wait(CHECK_SECONDS):
                 failure = stack.failure()
                 if failure is not None:
