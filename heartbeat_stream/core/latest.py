@@ -120,6 +120,28 @@ class Shard:
             self.schedule.enter(room, now)
         return room
 
+    def reconcile(
+        self, room: Room, stored: Stored | None, written: Written | None, now: int
+    ) -> None:
+        """The tables may know more of a room in memory than memory does: keep the newer of each."""
+        flying = room.phase in (Phase.FLIGHT, Phase.FLIGHT_NEWER)
+        if not flying:
+            self.schedule.park([room])
+        if stored is not None and stored.ts_ms > room.newest.ts_ms:
+            known = Room.restored(self.partition, stored, None)
+            room.newest = known.newest
+            room.source_partition = known.source_partition
+            room.source_offset = known.source_offset
+            room.arrived_at = min(stored.arrived_at, now)
+            if room.phase == Phase.FLIGHT:
+                room.phase = Phase.FLIGHT_NEWER
+        if written is not None and written.ts_ms > room.written_ts:
+            room.written_at, room.written_ts = min(written.at, now), written.ts_ms
+        if not flying:
+            room.phase = Phase.IDLE
+            if room.pending:
+                self.schedule.enter(room, now)
+
     def note_changed(self, room: Room) -> None:
         if not room.changed:
             room.changed = True

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
+import faust
+
 from heartbeat_stream.settings import Settings, SettingsError
 
-__all__ = ["kafka_auth"]
+__all__ = ["faust_credentials", "kafka_auth"]
 
 
 def kafka_auth(settings: Settings) -> dict[str, Any]:
@@ -51,3 +53,19 @@ def _no_password() -> str:
 def _unusable(variables: str, where: object, error: OSError) -> SettingsError:
     reason = getattr(error, "reason", None) or error.strerror or "no certificate in PEM form"
     return SettingsError(f"{variables}: {where} cannot be used: {reason}")
+
+
+def faust_credentials(settings: Settings) -> faust.auth.Credentials | None:
+    """The same for Faust; None where nothing is encrypted and nobody asks who it is."""
+    auth = kafka_auth(settings)
+    if auth["security_protocol"] == "PLAINTEXT":
+        return None
+    context = auth.get("ssl_context")
+    if "sasl_mechanism" not in auth:
+        return faust.SSLCredentials(context)
+    return faust.SASLCredentials(
+        mechanism=auth["sasl_mechanism"],
+        username=auth["sasl_plain_username"],
+        password=auth["sasl_plain_password"],
+        ssl_context=context,
+    )

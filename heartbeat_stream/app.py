@@ -1,0 +1,352 @@
+"""How a worker is wired together, and how it starts and ends."""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+import uvloop
+from aiokafka.errors import KafkaError
+
+from heartbeat_stream.clock import Clock
+from heartbeat_stream.commands import CommandError
+from heartbeat_stream.complaints import Complaints
+from heartbeat_stream.database import postgres_settings
+from heartbeat_stream.jobs.heartbeat_tables import (
+    LATEST,
+    WRITTEN,
+    latest_version,
+    written_version,
+)
+from heartbeat_stream.jobs.heartbeats import HeartbeatJob
+from heartbeat_stream.metrics import worker_metrics
+from heartbeat_stream.settings import Settings
+from heartbeat_stream.sinks.postgres import PostgresSink, Table
+from heartbeat_stream.streaming.changelog import ChangelogReader
+from heartbeat_stream.streaming.checkpoint import Checkpointer
+from heartbeat_stream.streaming.datadir import DataDirectory, DataDirectoryError
+from heartbeat_stream.streaming.dead_letters import DeadLetters
+from heartbeat_stream.streaming.engine import Engine
+from heartbeat_stream.streaming.faust_app import EngineApp, make_app
+from heartbeat_stream.streaming.producer import BatchProducer, Outbox
+from heartbeat_stream.streaming.security import kafka_auth
+from heartbeat_stream.streaming.store import StoreOptions
+from heartbeat_stream.streaming.topic_admin import (
+    TopicError,
+    describe_topics,
+    ensure_topics,
+    kafka_admin,
+)
+from heartbeat_stream.streaming.topics import (
+    all_topics,
+    internal_topics,
+    repartition_topic_name,
+    state_topic_name,
+)
+
+__all__ = ["run_worker"]
+
+logger = logging.getLogger(__name__)
+
+#: How often due rooms are looked for. Part of the second within which a due room is written.
+DRAIN_INTERVAL_S = 0.05
+HOUSEKEEPING_INTERVAL_S = 0.5
+#: How long Faust may take to end once everything is durable; it is cut off then.
+_FAUST_STOP_S = 5.0
+
+
+class Worker:
+    """All parts of one worker. Made within a running event loop."""
+
+    def __init__(self, settings: Settings, directory: DataDirectory, web_port: int) -> None:
+        self.settings = settings
+        self.clock = Clock()
+        self.directory = directory
+        self.web_port = web_port
+        connection = {"bootstrap_servers": list(settings.brokers), **kafka_auth(settings)}
+        self.producer = BatchProducer(
+            client_id=settings.app_id, request_timeout_ms=10_000, **connection
+        )
+        self.outbox = Outbox(self.producer)
+        self.sink = PostgresSink(postgres_settings(settings), Table.parse(settings.table))
+        self.reader = ChangelogReader(connection)
+        self.metrics = worker_metrics(self)
+        self.app: EngineApp
+        self.engine: Engine
+        self.job: HeartbeatJob
+        self.dead_letters: DeadLetters
+        self.checkpointer: Checkpointer
+
+    async def start(self) -> None:
+        """Connect, create internal topics, join the group. Returns before state is recovered.
+
+        Raises :class:`CommandError` where the cluster is not fit for it.
+        """
+        partitions, dead_letter_partitions = await self._prepare_topics()
+        await self.producer.start()
+        self._build(partitions, dead_letter_partitions)
+        await self.app.start()
+
+    def _build(self, partitions: int, dead_letter_partitions: int) -> None:
+        settings = self.settings
+        self.app = app = make_app(settings, self.directory.path, self.web_port)
+        self.dead_letters = DeadLetters(
+            self.outbox, settings.dead_letter_topic, dead_letter_partitions
+        )
+        self.checkpointer = Checkpointer(
+            self.producer, self.outbox, app.consumer, self.clock.now_ms
+        )
+        options = StoreOptions(settings.rocksdb_cache_mb)
+        latest = app.state_table(LATEST, latest_version, partitions, options)
+        written = app.state_table(WRITTEN, written_version, partitions, options)
+        self.job = HeartbeatJob(
+            settings,
+            latest=latest,
+            written=written,
+            sink=self.sink,
+            outbox=self.outbox,
+            dead_letters=self.dead_letters,
+            checkpointer=self.checkpointer,
+            repartition_topic=repartition_topic_name(settings),
+            partitions=partitions,
+            now_ms=self.clock.now_ms,
+        )
+        self.engine = app.engine = Engine(
+            [self.job],
+            self.checkpointer,
+            self.reader,
+            checkpoint_interval_s=settings.checkpoint_ms / 1000,
+            release_timeout_s=settings.drain_timeout_ms / 1000,
+        )
+        app.worker = self
+        app.batch_agent(state_topic_name(settings), self.job.absorb)
+        if not settings.source_keyed:
+            app.batch_agent(settings.topic, self.job.ingest)
+        app.timer(DRAIN_INTERVAL_S)(self._drain)
+        app.timer(HOUSEKEEPING_INTERVAL_S)(self._keep_house)
+        app.task(self._checkpoints)
+
+    async def _drain(self) -> None:
+        self.job.drain()
+
+    async def _keep_house(self) -> None:
+        self.clock.check()
+        self.job.evict()
+        self.job.sweep()
+
+    async def _checkpoints(self) -> None:
+        await self.engine.checkpoint_forever(asyncio.sleep)
+
+    async def _prepare_topics(self) -> tuple[int, int]:
+        """Wait for the brokers and the topics; answer the partition counts of state and dead
+        letters."""
+        settings = self.settings
+        complaints = Complaints(logger)
+        missing = ""
+        try:
+            async with asyncio.timeout(settings.startup_timeout_ms / 1000):
+                while True:
+                    try:
+                        found = await self._look_at_topics()
+                    except (KafkaError, OSError) as exc:
+                        missing = f"no broker answers at {','.join(settings.brokers)}"
+                        complaints.warning("%s (%r): waiting", missing, exc)
+                    else:
+                        if isinstance(found, tuple):
+                            return found
+                        missing = found
+                        complaints.warning("%s: waiting", missing)
+                    await asyncio.sleep(0.5)
+        except TimeoutError:
+            raise CommandError(
+                f"{missing} after {settings.startup_timeout_ms} ms: check HEARTBEAT_BROKERS and "
+                "HEARTBEAT_TOPIC, or create the topics with: heartbeat-stream init"
+            ) from None
+
+    async def _look_at_topics(self) -> tuple[int, int] | str:
+        settings = self.settings
+        async with kafka_admin(settings) as admin:
+            specs = all_topics(settings, {})
+            existing = await describe_topics(admin, [spec.name for spec in specs])
+            for name in (settings.topic, settings.dead_letter_topic):
+                if name not in existing:
+                    return f"the topic {name} does not exist"
+            source = existing[settings.topic]
+            repartition = existing.get(repartition_topic_name(settings))
+            wanted = internal_topics(
+                settings,
+                source.partitions,
+                source_retention_ms=source.retention_ms,
+                repartition_partitions=repartition.partitions if repartition else None,
+            )
+            try:
+                for name in await ensure_topics(admin, wanted):
+                    logger.info("created topic %s", name)
+            except TopicError as exc:
+                raise CommandError(str(exc)) from exc
+            state = wanted[-1].partitions
+            for spec in wanted:
+                have = existing.get(spec.name)
+                if have is not None and have.partitions != spec.partitions:
+                    raise CommandError(
+                        f"the topic {state_topic_name(settings)} has {spec.partitions} partitions, "
+                        f"but {spec.name} has {have.partitions}: a room's state would be looked "
+                        "for in the wrong partition. Set another HEARTBEAT_APP_ID, whose tables "
+                        "are then rebuilt from the topic"
+                    )
+            return state, existing[settings.dead_letter_topic].partitions
+
+    # -- what the web views show -------------------------------------------------------------------
+
+    def liveness(self) -> dict[str, Any]:
+        """Whether the process can make progress. Outages of Kafka or PostgreSQL do not count."""
+        return {"live": not self.app.crashed}
+
+    def readiness(self) -> dict[str, Any]:
+        """Whether an assignment has come, its state is recovered, and the loop is running."""
+        engine, app = self.engine, self.app
+        checks = {
+            "assigned": engine.assigned,
+            "recovered": engine.assigned and not engine.recovering and not app.rebalancing,
+            "running": not app.should_stop and not app.crashed,
+        }
+        return {
+            "ready": all(checks.values()),
+            **checks,
+            "partitions": sorted(engine.owned[self.job.name]),
+            "checkpoint_error": engine.last_error,
+            "database_error": self.job.last_sink_error,
+        }
+
+    def look_up(self, table: str, key: bytes) -> Any | None:
+        """A key's value as it is now, whatever is checkpointed of it; None if it is not known."""
+        found = self.job.find(key)
+        if found is None:
+            return None
+        newest, written = found
+        return newest if table == LATEST else written
+
+    async def finish(self) -> None:
+        """Stop fetching, write what is due, make everything durable, leave. Bounded."""
+        settings = self.settings
+        timeout = settings.drain_timeout_ms / 1000
+        self.app.stop_fetching()
+        await self._write_due(timeout / 2)
+        await self.engine.finish(timeout)
+
+    async def _write_due(self, timeout_s: float) -> None:
+        """Give rooms that are due by now the chance to be written."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.job.sink_is_open and self.job.schedule.due(self.clock.now_ms()):
+                    self.job.drain()
+                    await asyncio.sleep(DRAIN_INTERVAL_S)
+        except TimeoutError:
+            logger.warning("not everything that is due was written in time: it stays pending")
+
+    async def stop(self) -> None:
+        """End everything, whatever state it is in. After :meth:`finish` nothing depends on it."""
+        try:
+            async with asyncio.timeout(_FAUST_STOP_S):
+                await self.app.stop()
+                await self.outbox.stop()
+                await self.sink.stop(1.0)
+                await self.producer.stop()
+        except TimeoutError:
+            logger.warning("cut off while leaving the group: everything is durable")
+            raise
+
+
+def run_worker(settings: Settings) -> int:
+    """Run one worker until SIGINT or SIGTERM; the exit code. Raises :class:`CommandError`."""
+    try:
+        directory = DataDirectory.claim(settings.data_dir, settings.app_id)
+    except DataDirectoryError as exc:
+        raise CommandError(str(exc)) from exc
+    web_port = _web_port(settings)
+    logger.info("state in %s, web view on port %d", directory.path, web_port)
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    code = loop.run_until_complete(_run(settings, directory, web_port))
+    # Everything is durable, or was said not to be. Libraries' threads and tasks that are still
+    # there, after a crash above all, could only keep the process from ending.
+    _exit_now(code)
+    return code
+
+
+async def _run(settings: Settings, directory: DataDirectory, web_port: int) -> int:
+    stopping = asyncio.Event()
+    _on_signals(stopping)
+    worker = Worker(settings, directory, web_port)
+    starting = asyncio.create_task(worker.start())
+    signalled = asyncio.create_task(stopping.wait())
+    await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+        logger.info("ended before it had started")
+        return 0
+    await starting
+    # What lives as long as the worker need not be looked at by the garbage collector.
+    gc.collect()
+    gc.freeze()
+    crashed = await worker.app.wait_for_stopped(signalled)
+    if crashed:
+        reason = worker.app.crash_reason
+        logger.error("the worker failed: %r", reason, exc_info=reason)
+    else:
+        logger.info("ending: writing what is due and making it durable")
+    await worker.finish()
+    code = 1 if crashed else 0
+    try:
+        await worker.stop()
+    except TimeoutError:
+        # Faust may hang for a minute where the broker is gone or a join is under way.
+        _exit_now(code)
+    worker.engine.close()
+    logger.info("ended")
+    return code
+
+
+def _on_signals(stopping: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stopping.is_set():
+            logger.warning("second signal: ending at once")
+            _exit_now(1)
+        stopping.set()
+
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signum, on_signal)
+
+
+def _exit_now(code: int) -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _web_port(settings: Settings) -> int:
+    """The port that was set, or the first free one from the default on."""
+    for port in range(settings.web_port, settings.web_port + 100):
+        with socket.socket(
+            socket.AF_INET6 if ":" in settings.web_host else socket.AF_INET
+        ) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((settings.web_host, port))
+            except OSError as exc:
+                if settings.web_port_is_set:
+                    raise CommandError(
+                        f"HEARTBEAT_WEB_PORT={port}: cannot listen on {settings.web_host}:{port} "
+                        f"({exc.strerror}): set another port, or none for the next free one"
+                    ) from exc
+                continue
+            return port
+    raise CommandError("no free port for the web view: set HEARTBEAT_WEB_PORT")

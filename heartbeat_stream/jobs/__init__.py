@@ -1,0 +1,1 @@
+"""The jobs that a worker can run, each in the words of the core."""

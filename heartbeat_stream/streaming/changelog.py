@@ -1,0 +1,210 @@
+"""Bringing a local copy of a changelog partition up to date.
+
+Versions decide, not the order of the records: where a record is older than what is known already,
+the known one stays, and its key is reported as overtaken, so that the next checkpoint writes it
+once more. Otherwise compaction, which keeps the *last* record of a key, would lose it in time.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import OffsetOutOfRangeError
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+from heartbeat_stream.streaming.store import PartitionStore, Position
+
+__all__ = ["VERSION_HEADER", "CaughtUp", "ChangelogReader", "apply_records"]
+
+logger = logging.getLogger(__name__)
+
+#: On a tombstone: the version that it removes, as decimal text. A greater one survives it.
+VERSION_HEADER = "version"
+
+#: Records handled between two looks at the event loop: a few milliseconds.
+_SLICE = 2000
+
+Version = Callable[[bytes], int]
+
+
+class CaughtUp(NamedTuple):
+    """What reading a changelog partition to its end has found."""
+
+    records: int  #: how many were read
+    end: int  #: the offset that the next record will get, as far as is known
+    overtaken: set[bytes]  #: keys whose last record is not the one to keep
+    republish: bool  #: the changelog does not hold what the local copy does: write it all again
+
+
+def apply_records(
+    store: PartitionStore, records: Sequence[ConsumerRecord], version: Version
+) -> set[bytes]:
+    """Merge records of a changelog into its local copy, and move its position behind them.
+
+    Answers the keys that were overtaken by an older record; for a key whose later records in this
+    batch put that right again, too, which costs one needless write at most.
+    """
+    known: dict[bytes, bytes | None] = {}
+    overtaken: set[bytes] = set()
+    keys = list({record.key for record in records if record.key is not None})
+    for key, value in zip(keys, store.get_many(keys), strict=True):
+        if value is not None:
+            known[key] = value
+    changes: dict[bytes, bytes | None] = {}
+    for record in records:
+        key, value = record.key, record.value
+        if key is None:
+            continue
+        current = known.get(key)
+        if current is not None and not _replaces(record, version(current), version):
+            if value is None or version(value) < version(current):
+                overtaken.add(key)
+            continue
+        known[key] = changes[key] = value
+    last = records[-1]
+    store.write(list(changes.items()), Position(last.offset, last.timestamp))
+    return overtaken
+
+
+def _replaces(record: ConsumerRecord, current: int, version: Version) -> bool:
+    if record.value is not None:
+        return version(record.value) > current
+    for name, value in record.headers:
+        if name == VERSION_HEADER:
+            return int(value) >= current
+    return True
+
+
+class ChangelogReader:
+    """A consumer without a group, for reading changelog partitions to their end."""
+
+    def __init__(self, connection: dict[str, Any]) -> None:
+        self._connection = connection
+
+    async def catch_up(
+        self,
+        stores: dict[TopicPartition, tuple[PartitionStore, Version]],
+        on_progress: Callable[[int], None] = lambda records: None,
+    ) -> dict[TopicPartition, CaughtUp]:
+        """Bring the copies of these partitions up to date.
+
+        Raises :class:`aiokafka.errors.KafkaError` and ``StoreError``. May be cancelled at any
+        time: a copy is then merely further behind.
+        """
+        async with self._consumer(list(stores)) as consumer:
+            reading = {tp: _Reading(tp, store, version) for tp, (store, version) in stores.items()}
+            first = await self._seek(consumer, reading)
+            open_ones = set(reading)
+            while open_ones:
+                try:
+                    fetched = await consumer.getmany(*open_ones, timeout_ms=200, max_records=20000)
+                except OffsetOutOfRangeError as exc:
+                    # Its records were deleted between the look at the offsets and the fetch.
+                    await consumer.seek_to_beginning(*(tp for tp in exc.args[0] if tp in open_ones))
+                    continue
+                for tp, records in fetched.items():
+                    for start in range(0, len(records), _SLICE):
+                        if not reading[tp].take(records[start : start + _SLICE]):
+                            consumer.seek(tp, first[tp])
+                            break
+                        await asyncio.sleep(0)
+                    on_progress(len(records))
+                for tp in list(open_ones):
+                    # The high watermark comes with every answer to a fetch. Unlike the offsets
+                    # that a broker lists, it is right on every broker.
+                    end = consumer.highwater(tp)
+                    if end is None or await consumer.position(tp) < end:
+                        continue
+                    if reading[tp].finish(end):
+                        open_ones.discard(tp)
+                        consumer.pause(tp)
+                    else:
+                        consumer.seek(tp, first[tp])
+            return {tp: one.result() for tp, one in reading.items()}
+
+    @contextlib.asynccontextmanager
+    async def _consumer(self, tps: list[TopicPartition]) -> AsyncIterator[AIOKafkaConsumer]:
+        consumer = AIOKafkaConsumer(
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            fetch_max_wait_ms=50,
+            max_partition_fetch_bytes=4 * 1024 * 1024,
+            **self._connection,
+        )
+        await consumer.start()
+        try:
+            consumer.assign(tps)
+            yield consumer
+        finally:
+            await consumer.stop()
+
+    async def _seek(
+        self, consumer: AIOKafkaConsumer, reading: dict[TopicPartition, "_Reading"]
+    ) -> dict[TopicPartition, int]:
+        tps = list(reading)
+        first: dict[TopicPartition, int] = await consumer.beginning_offsets(tps)
+        listed_end = await consumer.end_offsets(tps)
+        for tp, one in reading.items():
+            position = one.store.position
+            start = first[tp]
+            if position is not None:
+                # The record at the position itself is read again, where it is still there: it
+                # tells whether this is still the changelog that the copy was made from.
+                start = max(start, min(position.offset, listed_end[tp]))
+            consumer.seek(tp, start)
+        return first
+
+
+class _Reading:
+    """The state of reading one partition."""
+
+    def __init__(self, tp: TopicPartition, store: PartitionStore, version: Version) -> None:
+        self.tp = tp
+        self.store = store
+        self.version = version
+        self._end = 0
+        self._records = 0
+        self._overtaken: set[bytes] = set()
+        self._check: Position | None = store.position
+        self._another = False
+
+    def take(self, records: list[ConsumerRecord]) -> bool:
+        """Merge records; False if the reading must start again from the first one."""
+        check = self._check
+        if check is not None and records[-1].offset >= check.offset:
+            self._check = None
+            for record in records:
+                if record.offset == check.offset and record.timestamp != check.timestamp:
+                    self._recreated("it holds another record where the local copy ends")
+                    return False
+            records = [record for record in records if record.offset > check.offset]
+        if records:
+            self._records += len(records)
+            self._overtaken |= apply_records(self.store, records, self.version)
+        return True
+
+    def finish(self, end: int) -> bool:
+        """The end is reached; False if the reading must start again from the first record."""
+        if self._check is not None and self._check.offset >= end:
+            self._recreated("it ends before the local copy does")
+            return False
+        self._end = end
+        return True
+
+    def _recreated(self, sign: str) -> None:
+        self._check = None
+        self._another = True
+        self.store.write([], Position(-1, 0))
+        logger.error(
+            "the changelog %s[%d] is not the one that the local copy was made from (%s): what the "
+            "copy holds is merged with it and written to it again",
+            self.tp.topic,
+            self.tp.partition,
+            sign,
+        )
+
+    def result(self) -> CaughtUp:
+        return CaughtUp(self._records, self._end, self._overtaken, self._another)

@@ -1,0 +1,160 @@
+"""The order in which durability happens.
+
+1. what the events have caused elsewhere (dead letters, forwarded records) is acknowledged;
+2. the state that they changed is in the changelog, acknowledged by the broker;
+3. it is on local disk, which thereby never knows more than the changelog;
+4. the events are acknowledged, in offset order per partition;
+5. the offsets are committed.
+
+A crash between any two of these repeats work and loses none.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from faust.types import TP, Message
+
+from heartbeat_stream.streaming.producer import BatchProducer, Outbox, OutRecord, Span
+from heartbeat_stream.streaming.store import Position
+from heartbeat_stream.streaming.tables import StateTable
+
+__all__ = ["Acknowledger", "Checkpointer", "Delta"]
+
+logger = logging.getLogger(__name__)
+
+#: Keys encoded, or written to disk, between two looks at the event loop.
+_SLICE = 1000
+
+
+class Delta(Protocol):
+    """What changed of one partition of one table since the last checkpoint."""
+
+    table: StateTable
+    partition: int
+
+    def __len__(self) -> int: ...
+
+    def encode(self, start: int, stop: int) -> list[OutRecord]:
+        """The current state of some of the keys, each of which counts as clean from now on."""
+
+    def undo(self) -> None:
+        """The checkpoint failed: all keys count as changed again."""
+
+
+class Acknowledger(Protocol):
+    """The part of a consumer that a checkpoint needs."""
+
+    def ack(self, message: Message) -> bool: ...
+
+    async def commit(self) -> bool: ...
+
+
+class Checkpointer:
+    """Holds events back until what they did is durable. One checkpoint runs at a time."""
+
+    def __init__(
+        self,
+        producer: BatchProducer,
+        outbox: Outbox,
+        consumer: Acknowledger,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._producer = producer
+        self._outbox = outbox
+        self._consumer = consumer
+        self._now_ms = now_ms
+        self._held: dict[TP, list[Message]] = {}
+        self._running = asyncio.Lock()
+        #: The offset that the next record of a changelog partition gets if nobody else writes.
+        self.expected: dict[tuple[str, int], int] = {}
+        #: Changelog partitions in which somebody else has written since the last look.
+        self.intruded: set[tuple[str, int]] = set()
+        self.last_duration_s = 0.0
+        self.last_rows = 0
+        self.completed = 0
+
+    def hold(self, message: Message) -> None:
+        """An event has been worked on: acknowledge it with the next checkpoint."""
+        message.value = None  # the records themselves are no longer needed
+        self._held.setdefault(message.tp, []).append(message)
+
+    def forget(self, tps: set[TP]) -> None:
+        """These partitions are gone: what was not acknowledged is delivered to whoever has them."""
+        for tp in tps:
+            self._held.pop(tp, None)
+
+    @property
+    def held(self) -> int:
+        return sum(map(len, self._held.values()))
+
+    async def run(self, collect: Callable[[], Sequence[Delta]]) -> None:
+        """Make everything durable that was worked on before this call.
+
+        Raises what the broker or the disk raise; everything stays to be done by the next
+        checkpoint then, as it does when this is cancelled.
+        """
+        async with self._running:
+            started = time.perf_counter()
+            held, self._held = self._held, {}
+            deltas = collect()
+            try:
+                await self._outbox.settled()
+                await self._write(deltas)
+            except BaseException:
+                for delta in deltas:
+                    delta.undo()
+                for tp, later in self._held.items():
+                    held.setdefault(tp, []).extend(later)
+                self._held = held
+                raise
+            for messages in held.values():
+                for message in messages:
+                    self._consumer.ack(message)
+            self.last_rows = sum(map(len, deltas))
+            self.last_duration_s = time.perf_counter() - started
+            self.completed += 1
+        await self._consumer.commit()
+
+    async def _write(self, deltas: Sequence[Delta]) -> None:
+        written = [await self._publish(delta) for delta in deltas if len(delta)]
+        for delta, records, spans in [await pending for pending in written]:
+            await self._keep(delta, records, spans)
+
+    async def _publish(
+        self, delta: Delta
+    ) -> "asyncio.Task[tuple[Delta, list[OutRecord], list[Span]]]":
+        topic, partition, now = delta.table.changelog, delta.partition, self._now_ms()
+        records: list[OutRecord] = []
+        sent = []
+        for start in range(0, len(delta), _SLICE):
+            encoded = delta.encode(start, min(start + _SLICE, len(delta)))
+            records += encoded
+            sent += await self._producer.enqueue(topic, partition, encoded, now)
+            await asyncio.sleep(0)
+
+        async def acknowledged() -> tuple[Delta, list[OutRecord], list[Span]]:
+            spans = await self._producer.collect(topic, partition, sent, now)
+            return delta, records, spans
+
+        return asyncio.create_task(acknowledged())
+
+    async def _keep(self, delta: Delta, records: list[OutRecord], spans: list[Span]) -> None:
+        store = delta.table.store.partitions.get(delta.partition)
+        if store is None:
+            return  # lost meanwhile: whoever has it now reads the changelog
+        changes = [(record.key or b"", record.value) for record in records]
+        for start in range(0, len(changes), _SLICE):
+            store.write(changes[start : start + _SLICE])
+            await asyncio.sleep(0)
+        where = (delta.table.name, delta.partition)
+        for span in spans:
+            if span.first_offset != self.expected.get(where) or where in self.intruded:
+                # The local copy stays where it was complete: what somebody else has written in
+                # between is read before it may move on.
+                self.intruded.add(where)
+                return
+            self.expected[where] = span.first_offset + span.records
+            store.write([], Position(self.expected[where] - 1, span.timestamp))

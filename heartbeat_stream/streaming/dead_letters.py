@@ -1,0 +1,68 @@
+"""Input that cannot be used, kept as it came, with the reason."""
+
+from collections import Counter
+
+from aiokafka.structs import ConsumerRecord
+
+from heartbeat_stream.core.reasons import Rejected
+from heartbeat_stream.streaming.producer import Outbox, OutRecord
+
+__all__ = ["DeadLetters"]
+
+_CUT_MARK = "original-length"
+
+
+class DeadLetters:
+    """The dead-letter topic. What is put here is acknowledged before the next checkpoint ends."""
+
+    def __init__(self, outbox: Outbox, topic: str, partitions: int) -> None:
+        self._outbox = outbox
+        self._topic = topic
+        self._partitions = partitions
+        self.by_reason: Counter[str] = Counter()
+
+    async def put_record(self, record: ConsumerRecord, rejected: Rejected) -> None:
+        """A record of a source topic, key and value byte for byte."""
+        await self.put(
+            record.key, record.value, rejected, record.topic, record.partition, record.offset
+        )
+
+    async def put(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        rejected: Rejected,
+        source_topic: str,
+        source_partition: int,
+        source_offset: int,
+    ) -> None:
+        """Waits only while very many records are under way."""
+        self.by_reason[rejected.reason] += 1
+        headers = [
+            ("reason", str(rejected.reason).encode()),
+            ("detail", rejected.detail.encode()),
+            ("source-topic", source_topic.encode()),
+            ("source-partition", b"%d" % source_partition),
+            ("source-offset", b"%d" % source_offset),
+        ]
+        await self._outbox.put(
+            self._topic,
+            source_partition % self._partitions,
+            [OutRecord(key, value, headers)],
+            timestamp_ms=None,
+            shrink=cut,
+        )
+
+
+def cut(record: OutRecord) -> OutRecord:
+    """Half of a dead letter that is too large for its topic, and how long it was."""
+    key, value, headers = record
+    largest = max(len(key or b""), len(value or b""))
+    if not any(name == _CUT_MARK for name, _ in headers):
+        headers = [*headers, (_CUT_MARK, b"%d" % len(value or b""))]
+    half = largest // 2
+    return OutRecord(
+        key[:half] if key is not None and len(key) > half else key,
+        value[:half] if value is not None and len(value) > half else value,
+        headers,
+    )

@@ -1,0 +1,120 @@
+"""The Faust application: Faust's parts replaced where this product needs other ones.
+
+Relied upon in faust-streaming 0.15.3: the settings ``ConsumerScheduler`` and ``TableManager``; that
+``App.transport`` may be assigned; that the signal ``on_partitions_revoked`` is sent while the
+partitions are still ours, with the flow stopped and the buffers cleared; ``App._new_web``.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import faust
+from faust.types import TP, Message
+from yarl import URL
+
+from heartbeat_stream.settings import Settings
+from heartbeat_stream.streaming.engine import Engine
+from heartbeat_stream.streaming.security import faust_credentials
+from heartbeat_stream.streaming.store import StoreOptions
+from heartbeat_stream.streaming.tables import EagerTableManager, StateTable, Version
+from heartbeat_stream.streaming.transport import BatchScheduler, BatchTransport
+
+__all__ = ["EngineApp", "make_app"]
+
+#: Events, which are batches here, that may wait for an agent. Beyond it fetching pauses.
+_BUFFERED_BATCHES = 16
+
+
+class EngineApp(faust.App):
+    """A Faust app whose state belongs to an engine."""
+
+    engine: Engine
+    worker: Any  #: what the web views show
+
+    def state_table(
+        self, name: str, version: Version, partitions: int, options: StoreOptions
+    ) -> StateTable:
+        """Declare a table. Before the app starts."""
+        table = StateTable(
+            self,
+            name=name,
+            partitions=partitions,
+            version=version,
+            directory=self.conf.tabledir,
+            store_options=options,
+        )
+        self.tables.add(table)
+        return table
+
+    def batch_agent(self, topic_name: str, handle: Callable[[Message], Awaitable[None]]) -> None:
+        """Have batches of a topic handled one after the other, each acknowledged by a checkpoint.
+
+        Concurrency stays at 1: above it, Faust commits past messages that are still in work.
+        """
+        topic = self.topic(
+            topic_name,
+            key_type=bytes,
+            value_type=bytes,
+            key_serializer="raw",
+            value_serializer="raw",
+        )
+
+        async def consume(stream: Any) -> None:
+            async for event in stream.noack().events():
+                await handle(event.message)
+
+        self.agent(topic, name=f"{handle.__name__}.{topic_name}", concurrency=1)(consume)
+
+    def stop_fetching(self) -> None:
+        """No further batch reaches an agent. For the end of the worker."""
+        self.consumer.stop_flow()
+        self.flow_control.suspend()
+        self.flow_control.clear()
+
+    def _new_web(self) -> Any:
+        from heartbeat_stream.web.server import StateWeb
+
+        return StateWeb(self)
+
+
+def make_app(settings: Settings, directory: Path, web_port: int) -> EngineApp:
+    """The app without jobs. Its directory belongs to this worker alone."""
+    brokers = [URL(f"aiokafka://{broker}") for broker in settings.brokers]
+    session_s = settings.session_timeout_ms / 1000
+    host = settings.web_host
+    shown = f"[{host}]" if ":" in host else host
+    app = EngineApp(
+        settings.app_id,
+        broker=brokers,
+        broker_credentials=faust_credentials(settings),
+        datadir=str(directory),
+        store="memory://",
+        autodiscover=False,
+        canonical_url=settings.web_url or f"http://{shown}:{web_port}",
+        web_bind=host,
+        web_host=host,
+        web_port=web_port,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        topic_partitions=settings.partitions,
+        table_standby_replicas=0,
+        stream_buffer_maxsize=_BUFFERED_BATCHES,
+        stream_wait_empty=False,
+        stream_recovery_delay=0.0,
+        broker_session_timeout=session_s,
+        broker_heartbeat_interval=session_s / 4,
+        broker_request_timeout=max(session_s + 5.0, 15.0),
+        broker_commit_interval=max(settings.checkpoint_ms / 1000, 1.0),
+        consumer_auto_offset_reset="earliest",
+        ConsumerScheduler=BatchScheduler,
+        TableManager=EagerTableManager,
+    )
+    app.transport = BatchTransport(brokers, app)
+
+    async def on_revoked(_app: Any, *args: Any, **_: Any) -> None:
+        revoked: set[TP] = args[0]
+        await app.engine.release(revoked)
+
+    app.on_partitions_revoked.connect(on_revoked, weak=False)
+    return app

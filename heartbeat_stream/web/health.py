@@ -1,0 +1,29 @@
+"""``/health/live`` and ``/health/ready``."""
+
+from typing import Any
+
+from faust import web
+
+from heartbeat_stream.web.view import WorkerView
+
+__all__ = ["blueprint"]
+
+blueprint = web.Blueprint("health")
+
+
+@blueprint.route("/live", name="live")
+class Live(WorkerView):
+    """200 while the process can make progress, which an outage of a server does not prevent."""
+
+    async def get(self, request: web.Request) -> web.Response:
+        body = self.worker.liveness()
+        return self.json(body, status=200 if body["live"] else 503)
+
+
+@blueprint.route("/ready", name="ready")
+class Ready(WorkerView):
+    """200 once an assignment has been received and its state is recovered."""
+
+    async def get(self, request: web.Request) -> web.Response:
+        body: dict[str, Any] = self.worker.readiness()
+        return self.json(body, status=200 if body["ready"] else 503)

@@ -1,0 +1,85 @@
+"""``/table/``: what the tables hold of a room now, asked of any worker.
+
+Faust's own view asks for the owner by the JSON form of the key, while records are placed by its
+bytes; and it reads the table, which is behind memory until the next checkpoint.
+"""
+
+from typing import Any, cast
+
+import msgspec
+from faust import web
+from faust.types import TP
+from yarl import URL
+
+from heartbeat_stream.core.partition import partition_for
+from heartbeat_stream.streaming.tables import StateTable
+from heartbeat_stream.web.view import WorkerView
+
+__all__ = ["blueprint"]
+
+blueprint = web.Blueprint("tables")
+
+#: Marks a request that another worker has passed on: it is not passed on again.
+_ROUTED = "X-Heartbeat-Routed"
+
+
+@blueprint.route("/", name="list")
+class TableList(WorkerView):
+    """The names of all tables."""
+
+    async def get(self, request: web.Request) -> web.Response:
+        return self.json([{"table": name} for name in self.app.tables])
+
+
+@blueprint.route("/{name}/", name="detail")
+class TableDetail(WorkerView):
+    """One table."""
+
+    async def get(self, request: web.Request, name: str) -> web.Response:
+        table = cast("StateTable | None", self.app.tables.get(name))
+        if table is None:
+            return self.json({"error": f"there is no table {name}"}, status=404)
+        return self.json({"table": name, "changelog": table.changelog})
+
+
+@blueprint.route("/{name}/{key:.+}/", name="key-detail")
+class TableKey(WorkerView):
+    """One key of one table, from the worker that owns it."""
+
+    async def get(self, request: web.Request, name: str, key: str) -> web.Response:
+        table = cast("StateTable | None", self.app.tables.get(name))
+        if table is None:
+            return self.json({"error": f"there is no table {name}"}, status=404)
+        raw = key.encode(errors="surrogateescape")
+        job = self.worker.job
+        partition = partition_for(raw, table.partitions or 1)
+        if job.owns(partition):
+            value = self.worker.look_up(name, raw)
+            if value is None:
+                return self.json({"error": f"{key} is not in the table {name}"}, status=404)
+            return self.web.bytes(msgspec.json.encode(value), content_type="application/json")
+        owner = self._owner(TP(table.changelog, partition))
+        if owner is None or _ROUTED in request.headers:
+            return self.json(
+                {"error": "the worker that owns this key is not known at the moment: ask again"},
+                status=503,
+            )
+        return await self._ask(owner, request)
+
+    def _owner(self, tp: TP) -> URL | None:
+        for url, topics in self.app.router.tables_metadata().items():
+            if tp.partition in topics.get(tp.topic, ()):
+                return URL(url)
+        return None
+
+    async def _ask(self, owner: URL, request: web.Request) -> web.Response:
+        url = URL(f"{owner.origin()}{request.rel_url.raw_path}", encoded=True)
+        headers: dict[str, Any] = {_ROUTED: "1"}
+        try:
+            async with self.app.http_client.get(url, headers=headers) as response:
+                body = await response.read()
+                return self.web.bytes(
+                    body, content_type=response.content_type, status=response.status
+                )
+        except OSError as exc:
+            return self.json({"error": f"the owner {owner} does not answer: {exc}"}, status=503)
