@@ -25,9 +25,7 @@ from heartbeat_stream.sinks.table import Table, upsert_sql
 
 __all__ = ["PostgresSettings", "PostgresSink", "Refused", "SinkUnavailable", "Table"]
 
-# Hotel, room, the row's index in the caller's sequence, then the other columns. Sorted as they are,
-# they are in key order, and no comparison reaches a null.
-Record = tuple[int, str, int, str | None, int, int | None]
+Record = tuple[int, str, str | None, int, int | None]  # the columns in the table's order
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +77,17 @@ class PostgresSink:
         """
         if not rows:
             return []
-        # All writers lock rows in the order of their keys, so that two of them with rooms in
-        # common (a zombie and its successor, a replay) cannot wait for each other in a circle.
-        ordered: list[Record] = [
-            (row.hotel_id, row.room_id, index, row.device_id, row.ts_ms, row.status)
-            for index, row in enumerate(rows)
+        records: list[Record] = [
+            (row.hotel_id, row.room_id, row.device_id, row.ts_ms, row.status) for row in rows
         ]
-        ordered.sort()
         async with self._connections.use() as connection:
 
             async def attempt(group: Sequence[Record]) -> RowFault | None:
                 return await self._write(connection, group)
 
-            faults = await land(ordered, attempt)
+            faults = await land(records, attempt)
         self.rows_refused += len(faults)
-        return [Refused(ordered[at][2], Reason.ROW_REFUSED, fault.detail) for at, fault in faults]
+        return [Refused(index, Reason.ROW_REFUSED, fault.detail) for index, fault in faults]
 
     async def _write(
         self, connection: asyncpg.Connection, rows: Sequence[Record]
