@@ -10,7 +10,7 @@ DEMO_ARGS   ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format lock clean
+.PHONY: help setup demo lint test test-kafka test-services reference format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,20 @@ lint: $(STAMP) ## ruff and mypy
 
 test: lint ## lint, and every test that needs no server beyond the embedded ones
 	$(BIN)/pytest -m "not kafka and not services" $(PYTEST_ARGS)
+
+# Apache Kafka comes by its Maven coordinates; with HEARTBEAT_TEST_BROKERS set, a cluster that is there is used.
+test-kafka: $(STAMP) ## the tests on Apache Kafka (installs Java and Maven where missing, as root)
+	@[ -n "$$HEARTBEAT_TEST_BROKERS" ] || .ci/need java:default-jre-headless mvn:maven
+	$(BIN)/pytest -m kafka $(PYTEST_ARGS)
+
+# Programs that the tests marked "services" start, with the Debian package of each.
+SERVICES = pgbouncer:pgbouncer
+test-services: $(STAMP) ## the tests on servers from Debian's packages (installs them where missing, as root)
+	@.ci/need $(SERVICES)
+	PATH="$$PATH:/usr/sbin:/sbin" $(BIN)/pytest -m services $(PYTEST_ARGS)
+
+reference: $(STAMP) ## .env.example and docs/configuration.md anew, from the settings
+	$(BIN)/python -m heartbeat_stream.config.reference .
 
 format: $(STAMP) ## bring the code into its form
 	$(BIN)/ruff check --fix .

@@ -31,6 +31,8 @@ def check_topics(
             yield from _durability(topic, brokers)
         elif spec.name == settings.topic:
             yield fail(f"topic {spec.name} (HEARTBEAT_TOPIC) does not exist: {_INIT}")
+        elif spec.name == settings.dead_letter_topic:
+            yield fail(f"topic {spec.name} (HEARTBEAT_DEAD_LETTER_TOPIC) does not exist: {_INIT}")
         else:
             yield from _missing(settings, spec.name, spec.replication_factor, brokers)
     yield from _partition_counts(settings, existing)

@@ -71,7 +71,7 @@ def collect(
         name: Given(f"{_flag(name, prefix)} ({name})", text) for name, text in overrides.items()
     }
     warnings = [
-        _unknown(name, where, known)
+        _unknown(name, where, known, prefix)
         for names, where in ((environ, "the environment"), (from_file, str(dotenv_path)))
         for name in sorted(names)
         if name.startswith(prefix) and name not in known and not _is_foreign(name, prefix)
@@ -92,9 +92,11 @@ def read_secret_file(variable: str, path: Path) -> str:
     return text
 
 
-def _unknown(name: str, where: str, known: Set[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    advice = f"did you mean {close[0]}?" if close else "it has no effect"
+def _unknown(name: str, where: str, known: Set[str], prefix: str) -> str:
+    # Without the prefix, which all have in common: with it, any two names are alike.
+    rest = [variable.removeprefix(prefix) for variable in known]
+    close = difflib.get_close_matches(name.removeprefix(prefix), rest, n=1, cutoff=0.7)
+    advice = f"did you mean {prefix}{close[0]}?" if close else "it has no effect"
     return f"{name} (in {where}) is no setting: {advice}"
 
 

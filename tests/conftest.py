@@ -1,0 +1,45 @@
+"""What all tests share: an environment without the developer's settings, and embedded servers."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+
+from heartbeat_stream.local.stack import EmbeddedStack
+
+# A machine that is busy with other tests is no failure.
+hypothesis_settings.register_profile("default", deadline=None)
+hypothesis_settings.load_profile("default")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("HEARTBEAT_") and not name.startswith("HEARTBEAT_TEST_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[EmbeddedStack]:
+    """The embedded broker and PostgreSQL, one of each for all tests: use names of your own."""
+    with EmbeddedStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def on_stack(stack: EmbeddedStack, tmp_path: Path) -> dict[str, str]:
+    """A worker's variables on the stack, with topics, table and directory for this test alone."""
+    name = f"t{uuid.uuid4().hex[:12]}"
+    return {
+        **stack.environment,
+        "HEARTBEAT_APP_ID": name,
+        "HEARTBEAT_TOPIC": f"{name}.heartbeat",
+        "HEARTBEAT_DEAD_LETTER_TOPIC": f"{name}.dead-letter",
+        "HEARTBEAT_TABLE": name,
+        "HEARTBEAT_DATA_DIR": str(tmp_path / "data"),
+    }
