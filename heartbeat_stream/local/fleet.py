@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from heartbeat_stream.core.heartbeat import Heartbeat
 from heartbeat_stream.core.reasons import Reason
 from heartbeat_stream.local.fleet_faults import FAULTS
-from heartbeat_stream.local.fleet_rooms import HOTELS_MAX, Room, build_rooms
+from heartbeat_stream.local.fleet_rooms import HOTELS_MAX, ROOMS_MAX, Room, build_rooms
 from heartbeat_stream.local.record_sender import Record
 
 _JITTER_MS = 50
@@ -62,6 +62,9 @@ class Fleet:
             raise ValueError(f"a fleet has 1 to {HOTELS_MAX} hotels, not {self.hotels}")
         if self.rooms_per_hotel < 1:
             raise ValueError(f"a hotel has 1 room or more, not {self.rooms_per_hotel}")
+        rooms = self.hotels * self.rooms_per_hotel
+        if rooms > ROOMS_MAX:
+            raise ValueError(f"a fleet has at most {ROOMS_MAX:,} rooms in all, not {rooms:,}")
         self._rooms = build_rooms(self.hotels, self.rooms_per_hotel)
         self._newest_ts_ms = [0] * len(self._rooms)
         self._random = random.Random(self.seed)

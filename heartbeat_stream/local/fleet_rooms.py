@@ -13,6 +13,7 @@ from heartbeat_stream.core.heartbeat import Heartbeat, room_key
 
 _FIRST_HOTEL = 1001
 HOTELS_MAX = HOTEL_ID_MAX - _FIRST_HOTEL + 1
+ROOMS_MAX = 2_000_000  # 0.8 GB
 
 _NAMED_ROOMS = ("大会议室", "总统套房", "多功能厅", "西楼:茶室", "健身房", "Salle de réunion")
 _ROOMS_PER_FLOOR = 20
@@ -21,6 +22,8 @@ _STATUSES = 3
 
 class Room:
     """A room whose devices send JSON as it should be: one to four of them, one at a time."""
+
+    __slots__ = ("_device", "_devices", "_head", "_number", "hotel_id", "key", "room_id")
 
     def __init__(self, hotel_id: int, room_id: str, number: int) -> None:
         self.hotel_id = hotel_id
@@ -59,6 +62,8 @@ class Room:
 class StringRoom(Room):
     """A room with an older gateway: numbers as strings, a leading zero, escapes, one more field."""
 
+    __slots__ = ()
+
     def _first_bytes(self) -> bytes:
         start = f'{{"hotel_id":"0{self.hotel_id}","room_id":{json.dumps(self.room_id)},'
         return f'{start}"device_id":"{self._device}'.encode()
@@ -75,6 +80,8 @@ class StringRoom(Room):
 
 class AnonymousRoom(Room):
     """A room whose device names neither itself nor a status."""
+
+    __slots__ = ()
 
     def _first_bytes(self) -> bytes:
         return f'{{"hotel_id":{self.hotel_id},"room_id":"{self.room_id}","ts_ms":'.encode()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 
 from heartbeat_stream.core.partition import partition_for
 
@@ -14,7 +14,7 @@ Record = tuple[bytes | None, bytes]
 """Key and value."""
 
 _BATCH_BYTES = 256 * 1024
-_GIVE_UP_S = 5.0
+_GIVE_UP_S = 3.0
 
 
 class SendError(Exception):
@@ -115,6 +115,11 @@ async def open_sender(
         raise SendError(
             f"no broker answers at {brokers}: start one, or set HEARTBEAT_BROKERS and what it asks "
             "for of TLS and SASL"
+        ) from error
+    except KafkaTimeoutError as error:
+        raise SendError(
+            f"the broker at {brokers} has not acknowledged records of topic {topic} in time: "
+            "see whether it is up and all of the topic's partitions have a leader"
         ) from error
     except KafkaError as error:
         why = " ".join(str(error).split())[:200]

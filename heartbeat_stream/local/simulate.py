@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ _TICK_S = 0.02
 _SLICE = 4000
 """Most records made in one go: more would hold up the event loop for longer than 10 ms."""
 _PROGRESS_S = 1.0
+_STOP_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,8 @@ async def simulate(
 
     Unkeyed records go to all partitions in turn, keyed ones to that of their room. What could not
     be sent in time, because the broker or this process stalled, is sent at once afterwards: the
-    total is always ``rate * seconds``. Once ``stop`` is set it ends early, with a result. When
-    cancelled it ends without one, and what it has handed over is still sent.
+    total is always ``rate * seconds``. Once ``stop`` is set it ends early, with a result, within
+    about 10 s. When cancelled it ends without one, and what it has handed over is still sent.
 
     ``security`` has further arguments for an aiokafka client. ``on_progress`` is called about once
     a second and must not block. Raises :class:`SendError` where the broker or the topic is missing
@@ -76,7 +78,7 @@ async def simulate(
     fleet = Fleet(hotels=hotels, rooms_per_hotel=rooms, seed=seed, keyed=keyed)
     counts = fleet.counts
     total = round(rate * seconds)
-    async with open_sender(brokers, topic, security or {}) as sender:
+    async with open_sender(brokers, topic, security or {}) as sender, _stop_within(stop):
         started = time.monotonic()
         report_at = _PROGRESS_S
         while counts.sent < total and not (stop and stop.is_set()):
@@ -91,6 +93,29 @@ async def simulate(
             await asyncio.sleep(0 if due > _SLICE else _TICK_S)
         await sender.flush()
         return SimulationResult(fleet.oracle(), counts, time.monotonic() - started)
+
+
+@asynccontextmanager
+async def _stop_within(stop: asyncio.Event | None) -> AsyncIterator[None]:
+    """Break off the body if it goes on for too long once ``stop`` is set: the broker is away."""
+
+    async def watch(limit: asyncio.Timeout, stop: asyncio.Event) -> None:
+        await stop.wait()
+        limit.reschedule(asyncio.get_running_loop().time() + _STOP_S)
+
+    watcher = None
+    try:
+        async with asyncio.timeout(None) as limit:
+            if stop:
+                watcher = asyncio.create_task(watch(limit, stop))
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise SendError("stopped, but the broker has not acknowledged all that was sent") from error
+    finally:
+        if watcher:
+            watcher.cancel()
 
 
 def records_due(elapsed_s: float, rate: float, total: int) -> int:

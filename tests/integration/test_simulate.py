@@ -39,12 +39,16 @@ def brokers() -> Iterator[str]:
 @pytest.fixture
 async def topic(brokers: str, request: pytest.FixtureRequest) -> str:
     """A new topic with ``PARTITIONS`` partitions, named after the test."""
-    name = str(request.node.name).replace("[", ".").rstrip("]")
+    name = str(request.node.name)
+    await create(brokers, name)
+    return name
+
+
+async def create(brokers: str, topic: str) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
     await admin.start()
-    await admin.create_topics([NewTopic(name, PARTITIONS, 1)])
+    await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
     await admin.close()
-    return name
 
 
 async def topics(brokers: str) -> set[str]:
@@ -156,6 +160,32 @@ async def test_cancelling_ends_it_and_leaves_whole_records(brokers: str, topic: 
     rooms = {room.key for room in build_rooms(20, 100)}
     newest, _ = newest_of(await read(brokers, topic, 1000))
     assert newest.keys() <= rooms
+
+
+@pytest.mark.slow
+async def test_it_can_be_stopped_while_the_broker_is_away() -> None:
+    with Broker() as broker:
+        await create(broker.bootstrap_servers, "heartbeat")
+        stop = asyncio.Event()
+        seen: list[SimulationProgress] = []
+        task = asyncio.create_task(
+            simulate(
+                brokers=broker.bootstrap_servers,
+                topic="heartbeat",
+                seconds=3600,
+                rate=50_000,
+                stop=stop,
+                on_progress=seen.append,
+            )
+        )
+        await wait_until_async(lambda: seen, 10, what="it sends")
+        broker.stop()
+        before = seen[0].counts.sent
+        await wait_until_async(lambda: seen[0].counts.sent > before, 10, what="more to send")
+        stop.set()
+        async with asyncio.timeout(20):
+            with pytest.raises(SendError, match="has not acknowledged all"):
+                await task
 
 
 async def test_a_topic_that_is_not_there_is_an_error_and_not_created(brokers: str) -> None:

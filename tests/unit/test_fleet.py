@@ -172,9 +172,11 @@ def test_a_keyed_fleet_sometimes_gets_a_key_wrong() -> None:
     assert fleet.counts.broken.keys() == {reason for reason, _ in FAULTS} | {Reason.WRONG_KEY}
 
 
-@pytest.mark.parametrize(("hotels", "rooms"), [(0, 1), (1, 0), (-1, 1), (HOTELS_MAX + 1, 1)])
+@pytest.mark.parametrize(
+    ("hotels", "rooms"), [(0, 1), (1, 0), (-1, 1), (HOTELS_MAX + 1, 1), (9, 10**6)]
+)
 def test_what_makes_no_fleet(hotels: int, rooms: int) -> None:
-    with pytest.raises(ValueError, match=r"has 1 .*, not -?\d+"):
+    with pytest.raises(ValueError, match=r"(fleet|hotel) has .*, not -?\d+"):
         Fleet(hotels, rooms)
 
 
