@@ -152,6 +152,12 @@ def classify(error: BaseException, during: str) -> RowFault | SinkUnavailable | 
     ``during`` is one of the constants above. Never blocks, never raises.
     """
     if isinstance(error, asyncpg.PostgresError):
+        last_words = error.__cause__
+        if isinstance(error, asyncpg.ConnectionDoesNotExistError) and isinstance(
+            last_words, asyncpg.PostgresError
+        ):
+            # What the server said when it hung up. It does not end a session because of a row.
+            return _server_error(last_words, CONNECTING)
         return _server_error(error, during)
     if isinstance(error, TimeoutError):
         return SinkUnavailable("timeout", f"no answer from the database while {during}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from heartbeat_stream.config.urls import redact_url
 
@@ -51,6 +52,7 @@ class PostgresSettings:
 
 
 PATIENCE_MS = 1_000
+FILE_OPTIONS = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 
 
 def check_url(url: str) -> None:
@@ -73,6 +75,9 @@ def check_url(url: str) -> None:
                 f"the port in the database URL must be a number from 1 to 65535, as in "
                 f"{EXAMPLE}; {ESCAPES}"
             )
+    for option, value in parse_qsl(parts.query):
+        if option in FILE_OPTIONS and not os.access(value, os.R_OK):
+            raise ValueError(f"{option} in the database URL: {value} is no file that can be read")
 
 
 def _places(parts: SplitResult) -> list[str]:

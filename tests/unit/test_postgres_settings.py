@@ -10,7 +10,7 @@ from heartbeat_stream.sinks.postgres_settings import PostgresSettings
     [
         "postgresql://postgres@127.0.0.1:5432/postgres",
         "postgres://host/db",
-        "postgresql://user:p%40ss%23@host:6432/db?sslmode=verify-full&sslrootcert=/etc/ca.crt",
+        "postgresql://user:p%40ss%23@host:6432/db?sslmode=verify-full&sslrootcert=/dev/null",
         "postgresql://user:pw@one:5432,two:5433/db?target_session_attrs=read-write",
         "postgresql://[::1]:5432/db",
         "postgresql://[::1]/db",
@@ -36,6 +36,7 @@ def test_right_urls(url: str) -> None:
         ("postgresql://user:hunter2/3@host/db", "percent-encoded"),
         ("postgresql://user:hunter2#3@host/db", "percent-encoded"),
         ("postgresql://user:hunter2[3@host/db", "percent-encoded"),
+        ("postgresql://user:hunter2@host/db?sslrootcert=/no/ca.crt", "/no/ca.crt is no file"),
     ],
 )
 def test_wrong_urls_are_named_without_their_password(url: str, says: str) -> None:
