@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TextIO
 from urllib.parse import unquote, urlsplit
 
@@ -20,6 +21,8 @@ from heartbeat_stream.settings import SPECS, Settings
 
 OURS = "heartbeat_stream"
 
+_PACKAGE = Path(__file__).parent
+_INSTALLED = {"site-packages", "dist-packages"}
 _URL_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/]*@")
 # Shorter ones would be found in innocent words.
 _SECRET_CHARACTERS_MIN = 4
@@ -38,6 +41,7 @@ def set_up_logs(settings: Settings, *, quiet: bool = False, stream: TextIO | Non
     form = JsonFormatter() if settings.log_format == "json" else HumanFormatter()
     handler.setFormatter(RedactingFormatter(form, secrets_of(settings)))
     if not debug:
+        handler.addFilter(is_worth_a_line)
         handler.addFilter(RepeatFilter())
     root = logging.getLogger()
     for old in root.handlers[:]:
@@ -60,6 +64,23 @@ def secrets_of(settings: Settings) -> list[str]:
     if password:
         secrets |= {password, unquote(password)}
     return sorted((secret for secret in secrets if secret), key=len, reverse=True)
+
+
+def is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether a line is ours, or a warning.
+
+    Services that we derive from a library's log their starts and stops under our modules' names.
+    """
+    return record.levelno >= logging.WARNING or not _is_a_librarys(record)
+
+
+def _is_a_librarys(record: logging.LogRecord) -> bool:
+    if record.name != OURS and not record.name.startswith(f"{OURS}."):
+        return True
+    written_in = Path(record.pathname)
+    return not written_in.is_relative_to(_PACKAGE) and bool(
+        _INSTALLED.intersection(written_in.parts)
+    )
 
 
 class HumanFormatter(logging.Formatter):
@@ -130,7 +151,7 @@ class RepeatFilter(logging.Filter):
         self._left_out: dict[tuple[str, str], int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name == OURS or record.name.startswith(f"{OURS}."):
+        if not _is_a_librarys(record):
             return True
         kind = record.name, str(record.msg)
         now = self._now()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
 from collections.abc import Iterator
 
+import mode
 import pytest
 
 from heartbeat_stream.logs import RepeatFilter, set_up_logs
@@ -134,3 +136,19 @@ def test_setting_up_twice_does_not_double_the_lines() -> None:
     stream = log_of({})
     OURS.info("once")
     assert stream.getvalue().count("once") == 1
+
+
+def test_a_service_that_is_derived_from_a_librarys_is_not_heard_starting() -> None:
+    class Derived(mode.Service):
+        logger = OURS
+
+    async def start_and_stop() -> None:
+        async with Derived():
+            OURS.info("our own word")
+
+    stream = log_of({})
+    asyncio.run(start_and_stop())
+    assert [line.split(": ", 1)[1] for line in stream.getvalue().splitlines()] == ["our own word"]
+    stream = log_of({"HEARTBEAT_LOG_LEVEL": "DEBUG"})
+    asyncio.run(start_and_stop())
+    assert "Starting" in stream.getvalue()
