@@ -13,7 +13,7 @@ from typing import Protocol, cast
 
 from heartbeat_stream.settings import Settings
 
-MODULES = ("worker", "demo", "stack", "init", "check", "simulate")
+MODULES = ("worker", "demo", "stack", "init", "check", "simulate", "bench")
 
 
 class CommandError(Exception):

@@ -1,0 +1,48 @@
+"""Filling a topic with a load before anything is measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from heartbeat_stream.bench.load import VALUE_ENDS, Load, key_of, value_start
+from heartbeat_stream.local.record_sender import open_sender
+
+__all__ = ["create_topic", "fill"]
+
+
+async def create_topic(brokers: str, topic: str, partitions: int) -> None:
+    """Raises KafkaError, also where the topic is there already."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(topic, partitions, 1)])
+    finally:
+        await admin.close()
+
+
+async def fill(
+    brokers: str, topic: str, load: Load, *, keyed: bool, on_progress: Callable[[int], None]
+) -> float:
+    """Send all of a load to an existing topic; bytes per value. Raises SendError.
+
+    keyed: by Kafka's default partitioner, as the product wants a keyed source; else to all
+    partitions in turn, without a key.
+    """
+    starts = [value_start(room) for room in range(load.rooms)]
+    keys = [key_of(room) if keyed else None for room in range(load.rooms)]
+    sent = size = 0
+    async with open_sender(brokers, topic, {}) as sender:
+        for chunk in load.chunks():
+            records = [
+                (keys[room], b"%b%d%b" % (starts[room], ts_ms, VALUE_ENDS[ts_ms % 3]))
+                for room, ts_ms in chunk
+            ]
+            await sender.send(records, int(time.time() * 1000))
+            sent += len(records)
+            size += sum(len(value) for _, value in records)
+            on_progress(sent)
+        await sender.flush()
+    return size / sent

@@ -1,0 +1,61 @@
+"""Where a worker's time goes: py-spy beside it, and a list of the functions it was seen in."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["Profile", "top_of"]
+
+_RATE = 500
+
+
+class Profile:
+    """Records into a file `NAME.raw` of a directory, a line per stack with its count."""
+
+    def __init__(self, program: str, path: Path) -> None:
+        self._program = program
+        self.path = path
+
+    @classmethod
+    def find(cls, path: Path) -> Profile | None:
+        """With py-spy beside this Python or on the path; None where it is not installed."""
+        beside = Path(sys.executable).with_name("py-spy")
+        program = str(beside) if beside.exists() else shutil.which("py-spy")
+        return cls(program, path) if program else None
+
+    @contextmanager
+    def of(self, pid: int) -> Iterator[None]:
+        """Look at a process for as long as the body runs."""
+        command = [self._program, "record", "--pid", str(pid), "--format", "raw", "--threads"]
+        command += ["--rate", str(_RATE), "--duration", "600", "--output", str(self.path)]
+        spy = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            spy.send_signal(signal.SIGINT)
+            spy.wait(30)
+
+
+def top_of(path: Path, thread: str = "MainThread") -> list[tuple[float, float, str]]:
+    """Of each function: its share of a thread's samples by itself, and with what it calls."""
+    own: Counter[str] = Counter()
+    below: Counter[str] = Counter()
+    total = 0
+    for line in path.read_text().splitlines():
+        stack, _, count = line.rpartition(" ")
+        head, *frames = stack.split(";")
+        if thread not in head or not frames:
+            continue
+        functions = [frame.rpartition(":")[0] or frame for frame in frames]
+        total += int(count)
+        own[functions[-1]] += int(count)
+        for function in set(functions):
+            below[function] += int(count)
+    return [(own[name] / total, below[name] / total, name) for name, _ in below.most_common()]
