@@ -60,7 +60,8 @@ async def table(server: PostgresServer) -> AsyncIterator[Table]:
             {ddl(name)};
             CREATE SEQUENCE statements;
             CREATE FUNCTION count_statement() RETURNS trigger
-            LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN PERFORM nextval('statements'); RETURN NULL; END $$;
+            LANGUAGE plpgsql SECURITY DEFINER AS $$
+            BEGIN PERFORM nextval('statements'); RETURN NULL; END $$;
             CREATE TRIGGER count_statement BEFORE INSERT ON room_status
             FOR EACH STATEMENT EXECUTE FUNCTION count_statement()""")
     yield name
