@@ -131,12 +131,11 @@ class Worker:
         app.task(self._checkpoints)
 
     async def _drain(self) -> None:
-        self.job.drain()
+        self.job.write_due()
 
     async def _keep_house(self) -> None:
         self.clock.check()
-        self.job.evict()
-        self.job.sweep()
+        self.job.keep_house()
 
     async def _checkpoints(self) -> None:
         await self.engine.checkpoint_forever(asyncio.sleep)
@@ -219,7 +218,7 @@ class Worker:
             **checks,
             "partitions": sorted(engine.owned[self.job.name]),
             "checkpoint_error": engine.last_error,
-            "database_error": self.job.last_sink_error,
+            "database_error": self.job.drain.last_error,
         }
 
     def look_up(self, table: str, key: bytes) -> Any | None:
@@ -242,8 +241,8 @@ class Worker:
         """Give rooms that are due by now the chance to be written."""
         try:
             async with asyncio.timeout(timeout_s):
-                while self.job.sink_is_open and self.job.schedule.due(self.clock.now_ms()):
-                    self.job.drain()
+                while self.job.drain.is_open and self.job.schedule.due(self.clock.now_ms()):
+                    self.job.write_due()
                     await asyncio.sleep(DRAIN_INTERVAL_S)
         except TimeoutError:
             logger.warning("not everything that is due was written in time: it stays pending")

@@ -19,8 +19,6 @@ _COUNTERS = {
     "forwarded": ("heartbeat_forwarded", "Heartbeats forwarded to the repartition topic."),
     "merged": ("heartbeat_merged", "Heartbeats that became the newest of their room."),
     "stale": ("heartbeat_stale", "Heartbeats that were not newer than the newest of their room."),
-    "written": ("heartbeat_rows_written", "Rows that the database has acknowledged."),
-    "expired": ("heartbeat_rooms_expired", "Rooms that were silent too long and left the tables."),
 }
 
 
@@ -35,6 +33,22 @@ class WorkerCollector:
         job, engine, checkpointer = worker.job, worker.engine, worker.checkpointer
         for name, (metric, meaning) in _COUNTERS.items():
             yield CounterMetricFamily(metric, meaning, value=job.counts[name])
+        yield CounterMetricFamily(
+            "heartbeat_rows_written",
+            "Rows that the database has acknowledged.",
+            value=job.drain.rows_written,
+        )
+        yield CounterMetricFamily(
+            "heartbeat_rooms_expired",
+            "Rooms that were silent too long and left the tables.",
+            value=job.expiry.rooms,
+        )
+        retries = CounterMetricFamily(
+            "heartbeat_write_retries", "Failed writes, tried again, by kind.", labels=["kind"]
+        )
+        for kind, count in job.drain.retries.items():
+            retries.add_metric([kind], count)
+        yield retries
         dead = CounterMetricFamily(
             "heartbeat_dead_letters", "Dead letters by reason.", labels=["reason"]
         )

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import OffsetOutOfRangeError
@@ -17,7 +17,7 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from heartbeat_stream.streaming.store import PartitionStore, Position
 
-__all__ = ["VERSION_HEADER", "CaughtUp", "ChangelogReader", "apply_records"]
+__all__ = ["VERSION_HEADER", "ChangelogReader", "apply_records"]
 
 logger = logging.getLogger(__name__)
 
@@ -30,25 +30,16 @@ _SLICE = 2000
 Version = Callable[[bytes], int]
 
 
-class CaughtUp(NamedTuple):
-    """What reading a changelog partition to its end has found."""
-
-    records: int  #: how many were read
-    end: int  #: the offset that the next record will get, as far as is known
-    overtaken: set[bytes]  #: keys whose last record is not the one to keep
-    republish: bool  #: the changelog does not hold what the local copy does: write it all again
-
-
 def apply_records(
     store: PartitionStore, records: Sequence[ConsumerRecord], version: Version
-) -> set[bytes]:
+) -> None:
     """Merge records of a changelog into its local copy, and move its position behind them.
 
-    Answers the keys that were overtaken by an older record; for a key whose later records in this
-    batch put that right again, too, which costs one needless write at most.
+    The store's news tell of it. A key counts as overtaken also where a later record puts that
+    right again, which costs one needless write at most.
     """
     known: dict[bytes, bytes | None] = {}
-    overtaken: set[bytes] = set()
+    overtaken = store.news.overtaken
     keys = list({record.key for record in records if record.key is not None})
     for key, value in zip(keys, store.get_many(keys), strict=True):
         if value is not None:
@@ -66,7 +57,7 @@ def apply_records(
         known[key] = changes[key] = value
     last = records[-1]
     store.write(list(changes.items()), Position(last.offset, last.timestamp))
-    return overtaken
+    store.news.records += len(records)
 
 
 def _replaces(record: ConsumerRecord, current: int, version: Version) -> bool:
@@ -88,9 +79,10 @@ class ChangelogReader:
         self,
         stores: dict[TopicPartition, tuple[PartitionStore, Version]],
         on_progress: Callable[[int], None] = lambda records: None,
-    ) -> dict[TopicPartition, CaughtUp]:
-        """Bring the copies of these partitions up to date.
+    ) -> dict[TopicPartition, int]:
+        """Bring the copies of these partitions up to date; answer where each changelog ends.
 
+        That is the offset that the next record gets. What was read stands in the stores' news.
         Raises :class:`aiokafka.errors.KafkaError` and ``StoreError``. May be cancelled at any
         time: a copy is then merely further behind.
         """
@@ -123,7 +115,7 @@ class ChangelogReader:
                         consumer.pause(tp)
                     else:
                         consumer.seek(tp, first[tp])
-            return {tp: one.result() for tp, one in reading.items()}
+            return {tp: one.end for tp, one in reading.items()}
 
     @contextlib.asynccontextmanager
     async def _consumer(self, tps: list[TopicPartition]) -> AsyncIterator[AIOKafkaConsumer]:
@@ -165,11 +157,8 @@ class _Reading:
         self.tp = tp
         self.store = store
         self.version = version
-        self._end = 0
-        self._records = 0
-        self._overtaken: set[bytes] = set()
+        self.end = 0
         self._check: Position | None = store.position
-        self._another = False
 
     def take(self, records: list[ConsumerRecord]) -> bool:
         """Merge records; False if the reading must start again from the first one."""
@@ -182,8 +171,7 @@ class _Reading:
                     return False
             records = [record for record in records if record.offset > check.offset]
         if records:
-            self._records += len(records)
-            self._overtaken |= apply_records(self.store, records, self.version)
+            apply_records(self.store, records, self.version)
         return True
 
     def finish(self, end: int) -> bool:
@@ -191,12 +179,12 @@ class _Reading:
         if self._check is not None and self._check.offset >= end:
             self._recreated("it ends before the local copy does")
             return False
-        self._end = end
+        self.end = end
         return True
 
     def _recreated(self, sign: str) -> None:
         self._check = None
-        self._another = True
+        self.store.news.republish = True
         self.store.write([], Position(-1, 0))
         logger.error(
             "the changelog %s[%d] is not the one that the local copy was made from (%s): what the "
@@ -205,6 +193,3 @@ class _Reading:
             self.tp.partition,
             sign,
         )
-
-    def result(self) -> CaughtUp:
-        return CaughtUp(self._records, self._end, self._overtaken, self._another)

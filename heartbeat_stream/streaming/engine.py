@@ -9,7 +9,6 @@ partitions that are theirs.
 import asyncio
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -19,14 +18,18 @@ from aiokafka.structs import TopicPartition
 from faust.types import TP
 
 from heartbeat_stream.complaints import Complaints
-from heartbeat_stream.streaming.changelog import CaughtUp, ChangelogReader
+from heartbeat_stream.streaming.changelog import ChangelogReader
 from heartbeat_stream.streaming.checkpoint import Checkpointer, Delta
 from heartbeat_stream.streaming.store import PartitionStore, StoreError
 from heartbeat_stream.streaming.tables import StateTable
 
-__all__ = ["Engine", "StatefulJob"]
+__all__ = ["Engine", "StatefulJob", "Superseded"]
 
 logger = logging.getLogger(__name__)
+
+
+class Superseded(Exception):
+    """The partitions that were being recovered have been given up meanwhile."""
 
 
 class StatefulJob(Protocol):
@@ -35,11 +38,14 @@ class StatefulJob(Protocol):
     name: str
     tables: Sequence[StateTable]
 
-    async def load(self, partition: int, caught_up: dict[str, CaughtUp]) -> None:
-        """The partition is owned, its tables are up to date: get ready for its records.
+    async def load(self, partition: int) -> None:
+        """The tables of a partition are up to date: get ready for its records.
 
-        ``caught_up`` tells by table name what the changelogs brought. May be cancelled.
+        The stores' news tell what the changelogs brought. May be cancelled, and called again.
         """
+
+    def own(self, partition: int) -> None:
+        """The partition is loaded and ours: its records come, and its rooms may be written."""
 
     async def quiesce(self, timeout_s: float) -> None:
         """Return when no write is in flight; after the timeout those that are have been cut."""
@@ -73,6 +79,8 @@ class Engine:
         self._release_timeout_s = release_timeout_s
         self._tables = {table.changelog: (job, table) for job in jobs for table in job.tables}
         self._complaints = Complaints(logger)
+        self._loading = asyncio.Lock()
+        self._epoch = 0  # grows whenever partitions are given up
         #: Partitions of each job that are loaded, and therefore ours to work on.
         self.owned: dict[str, set[int]] = {job.name: set() for job in jobs}
         self._open: dict[str, set[int]] = {job.name: set() for job in jobs}
@@ -91,29 +99,51 @@ class Engine:
     async def recover(self, changelogs: dict[str, set[int]]) -> None:
         """Make exactly these changelog partitions ours. May be cancelled, and called again.
 
-        Raises :class:`KafkaError` where the changelogs cannot be read.
+        Raises :class:`KafkaError` where the changelogs cannot be read, and :class:`Superseded`
+        where the partitions have been given up again meanwhile.
         """
         self.recovering = True
-        started = time.perf_counter()
+        started, read = time.perf_counter(), self.recovered_records
         wanted: dict[str, set[int]] = {job.name: set() for job in self._jobs}
         for changelog, partitions in changelogs.items():
             wanted[self._tables[changelog][0].name] |= partitions
-        for job in self._jobs:
-            for partition in self._open[job.name] - wanted[job.name]:
-                self._close(job, partition)
-        caught_up = await self._reader.catch_up(self._stores(wanted), self._count_recovered)
-        for job in self._jobs:
-            for partition in sorted(wanted[job.name]):
-                await self._load(job, partition, caught_up)
+        async with self._loading:
+            epoch = self._epoch
+            for job in self._jobs:
+                for partition in self._open[job.name] - wanted[job.name]:
+                    self._close(job, partition)
+            await self._load(wanted, epoch)
         self.recovering = False
         self.assigned = True
-        count = sum(map(len, wanted.values()))
         logger.info(
             "%d partitions are ours and recovered, %d changelog records read in %.1f s",
-            count,
-            sum(one.records for one in caught_up.values()),
+            sum(map(len, wanted.values())),
+            self.recovered_records - read,
             time.perf_counter() - started,
         )
+
+    async def _load(self, wanted: dict[str, set[int]], epoch: int) -> None:
+        """Bring tables and memory up to date, and own the partitions."""
+        ends = await self._reader.catch_up(self._stores(wanted), self._count_recovered)
+        for job in self._jobs:
+            for partition in sorted(wanted[job.name]):
+                self._still(epoch)
+                try:
+                    await job.load(partition)
+                    self._still(epoch)
+                except BaseException:
+                    job.park(partition)
+                    raise
+                for table in job.tables:
+                    end = ends[TopicPartition(table.changelog, partition)]
+                    self._checkpointer.expected[table.name, partition] = end
+                    self._checkpointer.intruded.discard((table.name, partition))
+                job.own(partition)
+                self.owned[job.name].add(partition)
+
+    def _still(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            raise Superseded
 
     def _stores(
         self, wanted: dict[str, set[int]]
@@ -125,18 +155,6 @@ class Engine:
                 self._open[job.name].add(partition)
                 stores[TopicPartition(changelog, partition)] = (store, table.version)
         return stores
-
-    async def _load(
-        self, job: StatefulJob, partition: int, caught_up: dict[TopicPartition, CaughtUp]
-    ) -> None:
-        found = {}
-        for table in job.tables:
-            one = caught_up[TopicPartition(table.changelog, partition)]
-            found[table.name] = one
-            self._checkpointer.expected[table.name, partition] = one.end
-            self._checkpointer.intruded.discard((table.name, partition))
-        await job.load(partition, found)
-        self.owned[job.name].add(partition)
 
     def _count_recovered(self, records: int) -> None:
         self.recovered_records += records
@@ -156,6 +174,7 @@ class Engine:
         Never raises. Takes at most the release timeout.
         """
         self.rebalances += 1
+        self._epoch += 1
         started = time.perf_counter()
         for job in self._jobs:
             self.owned[job.name].clear()
@@ -201,27 +220,27 @@ class Engine:
         """Read what another worker, thawed most likely, has written to changelogs of ours."""
         if not self._checkpointer.intruded:
             return
-        by_job: dict[str, set[int]] = defaultdict(set)
-        for name, partition in self._checkpointer.intruded:
-            for job in self._jobs:
-                if any(table.name == name for table in job.tables) and self.owns(job, partition):
-                    by_job[job.name].add(partition)
-        if not by_job:
-            return
-        logger.warning(
-            "another worker has written to changelogs of partitions that are ours: reading what it "
-            "wrote, and writing again what it overtook"
-        )
-        wanted = {job.name: by_job[job.name] for job in self._jobs}
-        caught_up = await self._reader.catch_up(self._stores(wanted))
-        for job in self._jobs:
-            for partition in wanted[job.name]:
-                await self._load(job, partition, caught_up)
+        async with self._loading:
+            epoch = self._epoch
+            wanted: dict[str, set[int]] = {job.name: set() for job in self._jobs}
+            for name, partition in self._checkpointer.intruded:
+                for job in self._jobs:
+                    if any(table.name == name for table in job.tables):
+                        wanted[job.name] |= {partition} & self.owned[job.name]
+            if not any(wanted.values()):
+                return
+            logger.warning(
+                "another worker has written to changelogs of partitions that are ours: reading "
+                "what it wrote, and writing again what it overtook"
+            )
+            with suppress(Superseded):
+                await self._load(wanted, epoch)
 
     # -- the end ---------------------------------------------------------------------------------
 
     async def finish(self, timeout_s: float) -> None:
         """Last checkpoint before the worker ends. Never raises."""
+        self._epoch += 1
         for job in self._jobs:
             self.owned[job.name].clear()
         try:

@@ -7,7 +7,7 @@ partitions are still ours, with the flow stopped and the buffers cleared; ``App.
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import faust
 from faust.types import TP, Message
@@ -15,9 +15,10 @@ from yarl import URL
 
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.engine import Engine
+from heartbeat_stream.streaming.recovery import EagerTableManager
 from heartbeat_stream.streaming.security import faust_credentials
 from heartbeat_stream.streaming.store import StoreOptions
-from heartbeat_stream.streaming.tables import EagerTableManager, StateTable, Version
+from heartbeat_stream.streaming.tables import StateTable, Version
 from heartbeat_stream.streaming.transport import BatchScheduler, BatchTransport
 
 __all__ = ["EngineApp", "make_app"]
@@ -116,5 +117,5 @@ def make_app(settings: Settings, directory: Path, web_port: int) -> EngineApp:
         revoked: set[TP] = args[0]
         await app.engine.release(revoked)
 
-    app.on_partitions_revoked.connect(on_revoked, weak=False)
+    app.on_partitions_revoked.connect(cast(Any, on_revoked), weak=False)
     return app

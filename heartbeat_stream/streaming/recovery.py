@@ -5,24 +5,24 @@ changelogs are read by batches with a consumer of their own, and the engine is t
 
 Relied upon in faust-streaming 0.15.3: ``Recovery.on_rebalance`` works out ``active_tps`` and sets
 ``signal_recovery_start``; ``on_recovery_completed`` seeks the source topics to their committed
-offsets, resumes the flow and ends the rebalance. ``tests/kafka/test_recovery.py`` breaks where
-that changes.
+offsets, resumes the flow and ends the rebalance; a table manager waits a second in ``on_start`` for
+tables to register, which ours, declared before the start, need not.
+``tests/kafka/test_recovery.py`` breaks where that changes.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from aiokafka.errors import IllegalStateError, KafkaError
+from faust.tables.manager import TableManager
 from faust.tables.recovery import RebalanceAgain, Recovery, ServiceStopped
 from faust.types import TP
 from mode import Service
 
 from heartbeat_stream.complaints import Complaints
+from heartbeat_stream.streaming.engine import Engine, Superseded
 
-if TYPE_CHECKING:
-    from heartbeat_stream.streaming.engine import Engine
-
-__all__ = ["BatchRecovery"]
+__all__ = ["BatchRecovery", "EagerTableManager"]
 
 _RETRY_S = 1.0
 
@@ -31,7 +31,7 @@ class BatchRecovery(Recovery):
     """Faust's recovery service with another way to read changelogs."""
 
     @property
-    def engine(self) -> "Engine":
+    def engine(self) -> Engine:
         engine: Engine = self.app.engine  # type: ignore[attr-defined]
         return engine
 
@@ -47,7 +47,7 @@ class BatchRecovery(Recovery):
             try:
                 await self._recover(complaints)
                 await self._wait(self.on_recovery_completed(generation))
-            except (RebalanceAgain, IllegalStateError):
+            except (RebalanceAgain, IllegalStateError, Superseded):
                 continue
             except ServiceStopped:
                 break
@@ -72,3 +72,17 @@ class BatchRecovery(Recovery):
         self.active_tps.add(tp)
         self.actives_for_table[table].add(tp)
         self.tp_to_table[tp] = table
+
+
+class EagerTableManager(TableManager):
+    """A table manager that starts at once, and recovers from changelogs by batches."""
+
+    @property
+    def recovery(self) -> BatchRecovery:
+        if self._recovery is None:
+            self._recovery = BatchRecovery(self.app, self, beacon=self.beacon, loop=self.loop)
+        return cast(BatchRecovery, self._recovery)
+
+    async def on_start(self) -> None:
+        await self._update_channels()
+        await self.recovery.start()

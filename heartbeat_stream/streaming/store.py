@@ -22,7 +22,7 @@ from rocksdict import (
     WriteBatch,
 )
 
-__all__ = ["Change", "PartitionStore", "Position", "StoreError", "StoreOptions"]
+__all__ = ["Change", "News", "PartitionStore", "Position", "StoreError", "StoreOptions"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +48,20 @@ class Position(msgspec.Struct, frozen=True):
     offset: int
     timestamp: int
     format: int = _FORMAT
+
+
+class News(msgspec.Struct):
+    """What a local copy has learned from its changelog that memory was not told yet.
+
+    It stays until whoever keeps the state in memory has taken it in, however often reading or
+    taking in is interrupted by a rebalance.
+    """
+
+    records: int = 0
+    overtaken: set[bytes] = msgspec.field(default_factory=set)
+    """Keys whose last record in the changelog is not the one to keep."""
+    republish: bool = False
+    """The changelog was made anew and does not hold what the copy does: write it all again."""
 
 
 class StoreOptions:
@@ -89,6 +103,7 @@ class PartitionStore:
         self._options = options
         self._db = self._open()
         self.position = self._read_position()
+        self.news = News()
         #: Whether a key may be in here at all: spares a new table a look-up per key.
         self.empty = next(iter(self.scan()), None) is None
 

@@ -3,9 +3,8 @@
 Faust writes a table through, key by key, and only from within an agent. These are read like any
 Faust table, but written only by a checkpoint: first to the changelog, then to local disk.
 
-Relied upon in faust-streaming 0.15.3: a table makes its store in ``_new_store``; a table manager
-waits a second in ``on_start`` for tables to register, which ours, declared before the start, need
-not. ``tests/integration/test_tables.py`` breaks where that changes.
+Relied upon in faust-streaming 0.15.3: a table makes its store in ``_new_store``.
+``tests/integration/test_tables.py`` breaks where that changes.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,15 +12,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from faust.stores.base import SerializedStore
-from faust.tables.manager import TableManager
 from faust.tables.table import Table
 from faust.types import TP
 
 from heartbeat_stream.core.partition import partition_for
-from heartbeat_stream.streaming.recovery import BatchRecovery
 from heartbeat_stream.streaming.store import PartitionStore, StoreOptions
 
-__all__ = ["EagerTableManager", "StateTable", "TableStore"]
+__all__ = ["StateTable", "TableStore", "Version"]
 
 #: Answers a number by which of two values of a key the greater is to be kept.
 Version = Callable[[bytes], int]
@@ -145,17 +142,3 @@ class StateTable(Table[bytes, bytes]):
         """The name of the changelog topic."""
         name: str = self.changelog_topic.get_topic_name()
         return name
-
-
-class EagerTableManager(TableManager):
-    """A table manager that starts at once, and recovers from changelogs by batches."""
-
-    @property
-    def recovery(self) -> BatchRecovery:
-        if self._recovery is None:
-            self._recovery = BatchRecovery(self.app, self, beacon=self.beacon, loop=self.loop)
-        return cast(BatchRecovery, self._recovery)
-
-    async def on_start(self) -> None:
-        await self._update_channels()
-        await self.recovery.start()

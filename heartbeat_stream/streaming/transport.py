@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka.structs import ConsumerRecord
-from faust.transport.drivers.aiokafka import Consumer, Transport
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP, AppT, ConsumerMessage, Message
 
 __all__ = ["MAX_BATCH_RECORDS", "BatchScheduler", "BatchTransport", "LedgerConsumer"]
@@ -56,7 +56,24 @@ class LedgerConsumer(Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        #: Behind the last batch of a partition that was acknowledged.
         self._durable: dict[TP, int] = {}
+        #: The last record of a partition that was fetched, if any, and the position behind it.
+        self._fetched: dict[TP, tuple[int | None, int]] = {}
+
+    def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
+        return PositionThread(self, loop=self.loop, beacon=self.beacon)
+
+    def note_fetched(self, records: Mapping[TP, Sequence[ConsumerRecord]], consumer: Any) -> None:
+        """Called in the consumer's thread, right after a fetch and before its records go on."""
+        for tp in consumer.assignment():
+            state = consumer._subscription.subscription.assignment.state_value(tp)
+            if state is None or not state.has_valid_position:
+                continue
+            ours = TP(tp.topic, tp.partition)
+            batch = records.get(tp)
+            last = batch[-1].offset if batch else self._fetched.get(ours, (None, 0))[0]
+            self._fetched[ours] = last, state.position
 
     # -- Faust's extension points ------------------------------------------------------------------
 
@@ -96,10 +113,22 @@ class LedgerConsumer(Consumer):
         pass
 
     def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
-        return (tp for tp in self._durable if topics is None or tp in topics or tp.topic in topics)
+        return (
+            tp
+            for tp in {**self._fetched, **self._durable}
+            if self.app.topics.acks_enabled_for(tp.topic)
+            and (topics is None or tp in topics or tp.topic in topics)
+        )
 
     def _new_offset(self, tp: TP) -> int | None:
-        return self._durable.get(tp)
+        durable = self._durable.get(tp)
+        last, position = self._fetched.get(tp, (None, 0))
+        if durable is None:
+            return position if last is None and position else None
+        # When every record that was fetched is acknowledged, what lies between the last one and
+        # the position are markers of transactions, or records that compaction took away. Nobody
+        # will ever acknowledge those.
+        return max(durable, position) if last is not None and durable > last else durable
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         # Faust forgets its acks before it calls the application back. The ledger is kept until
@@ -107,6 +136,16 @@ class LedgerConsumer(Consumer):
         await super().on_partitions_revoked(revoked)
         for tp in revoked:
             self._durable.pop(tp, None)
+            self._fetched.pop(tp, None)
+
+
+class PositionThread(AIOKafkaConsumerThread):
+    """Faust's consumer thread, which also tells the position behind what it has fetched."""
+
+    async def _fetch_records(self, consumer: Any, *args: Any, **kwargs: Any) -> Any:
+        records = await super()._fetch_records(consumer, *args, **kwargs)
+        self.consumer.note_fetched(records, consumer)  # type: ignore[attr-defined]
+        return records
 
 
 class BatchTransport(Transport):

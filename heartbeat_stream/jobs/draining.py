@@ -1,0 +1,132 @@
+"""Handing due rooms to the sink, and settling what comes of it."""
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from heartbeat_stream.complaints import Complaints
+from heartbeat_stream.core.cooldown import Schedule
+from heartbeat_stream.core.heartbeat import Heartbeat
+from heartbeat_stream.core.reasons import Rejected
+from heartbeat_stream.core.room import Room
+from heartbeat_stream.sinks.postgres import Refused, SinkUnavailable
+
+__all__ = ["Drain", "Sink"]
+
+logger = logging.getLogger(__name__)
+
+_BACKOFF_FIRST_MS = 50
+#: Once the database answers again, a due room is tried within this time.
+_BACKOFF_MOST_MS = 1000
+
+
+class Sink(Protocol):
+    """Where due rooms go."""
+
+    async def upsert(self, rows: Sequence[Heartbeat]) -> list[Refused]:
+        """Land all rows but those answered. Raises SinkUnavailable if it is no row's fault."""
+
+
+#: Makes a dead letter of a row, given the room and what stood in the source topic for it.
+Refuse = Callable[[Room, Heartbeat, tuple[int, int], Rejected], Awaitable[None]]
+
+
+class Drain:
+    """The writes of one worker: batches of due rooms, several at once, tried until they land."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        sink: Sink,
+        *,
+        batch_max: int,
+        batches_at_once: int,
+        now_ms: Callable[[], int],
+        refuse: Refuse,
+        settled: Callable[[Sequence[Room]], None],
+    ) -> None:
+        """``settled`` is told which rooms have been written, or refused for good."""
+        self._schedule = schedule
+        self._sink = sink
+        self._batch_max = batch_max
+        self._batches_at_once = batches_at_once
+        self._now_ms = now_ms
+        self._refuse = refuse
+        self._settled = settled
+        self._writes: set[asyncio.Task[None]] = set()
+        self._backoff_ms = 0
+        self._retry_at = 0
+        self._complaints = Complaints(logger)
+        self.rows_written = 0
+        self.rows_refused = 0
+        self.retries: Counter[str] = Counter()
+        self.last_error: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the database took what it was given last."""
+        return self._backoff_ms == 0
+
+    def start_due(self) -> None:
+        """Start writing what is due, in as many batches at once as there may be."""
+        now = self._now_ms()
+        if now < self._retry_at:
+            return
+        while len(self._writes) < self._batches_at_once:
+            rooms = self._schedule.take(now, self._batch_max)
+            if not rooms:
+                return
+            task = asyncio.create_task(self._write(rooms))
+            self._writes.add(task)
+            task.add_done_callback(self._writes.discard)
+
+    async def _write(self, rooms: list[Room]) -> None:
+        rows = [room.newest for room in rooms]
+        sources = [(room.source_partition, room.source_offset) for room in rooms]
+        try:
+            refused = await self._sink.upsert(rows)
+            for one in refused:
+                await self._refuse(
+                    rooms[one.index],
+                    rows[one.index],
+                    sources[one.index],
+                    Rejected(one.reason, one.detail),
+                )
+        except SinkUnavailable as exc:
+            self._schedule.give_back(rooms)
+            self._back_off(exc)
+            return
+        except BaseException:
+            self._schedule.give_back(rooms)
+            raise
+        self._backoff_ms = 0
+        self.last_error = None
+        self.rows_written += len(rooms) - len(refused)
+        self.rows_refused += len(refused)
+        self._schedule.acknowledge(rooms, [row.ts_ms for row in rows], self._now_ms())
+        self._settled(rooms)
+
+    def _back_off(self, exc: SinkUnavailable) -> None:
+        self._backoff_ms = min(max(2 * self._backoff_ms, _BACKOFF_FIRST_MS), _BACKOFF_MOST_MS)
+        self._retry_at = self._now_ms() + int(self._backoff_ms * random.uniform(0.5, 1.0))
+        self.retries[exc.kind] += 1
+        self.last_error = str(exc)
+        self._complaints.warning(
+            "the database does not take rows (%s): they stay pending and are tried again", exc
+        )
+
+    async def quiesce(self, timeout_s: float) -> None:
+        """Return when nothing is in flight; what still is after the timeout is cut, and stays due.
+
+        A write that was cut may land all the same. It harms nothing: it cannot take a row back.
+        """
+        if not self._writes:
+            return
+        _, late = await asyncio.wait(self._writes, timeout=timeout_s)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
