@@ -54,15 +54,25 @@ def remove_stale(parent: Path) -> None:
     for directory in parent.glob(f"{PREFIX}*"):
         try:
             status = directory.lstat()
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-                continue
-            with (directory / LOCK_NAME).open("ab") as lock:
-                if lock.tell() == 0 and time.time() - status.st_mtime < UNLOCKED_SECONDS:
-                    continue
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+            if ours and _is_abandoned(directory, time.time() - status.st_mtime):
                 shutil.rmtree(directory, ignore_errors=True)
         except OSError:
-            continue  # somebody's, or just gone
+            continue  # just gone
+
+
+def _is_abandoned(directory: Path, age_seconds: float) -> bool:
+    try:
+        # Not created where it is missing: its owner may be removing the directory right now.
+        with (directory / LOCK_NAME).open("rb+") as lock:
+            if not lock.read(1):
+                return age_seconds > UNLOCKED_SECONDS
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    except FileNotFoundError:
+        return age_seconds > UNLOCKED_SECONDS
+    except BlockingIOError:
+        return False
 
 
 class ScratchDirectory:

@@ -230,8 +230,13 @@ def test_what_a_killed_run_left_is_removed_by_the_next_one() -> None:
     abandoned = temporary_parent() / f"{PREFIX}test-abandoned"
     abandoned.mkdir()
     (abandoned / "owner.lock").write_text("1")
+    unfinished = temporary_parent() / f"{PREFIX}test-unfinished"
+    unfinished.mkdir()  # by another run, which has not come to its lock yet
     with ScratchDirectory("test") as mine, ScratchDirectory("test") as other:
         assert not abandoned.exists()
+        assert unfinished.exists()
         assert mine.path.exists()
         assert other.path.exists()
+        assert not list(unfinished.iterdir())
     assert not mine.path.exists()
+    unfinished.rmdir()
