@@ -18,6 +18,7 @@ import pytest
 from heartbeat_stream.core.heartbeat import Heartbeat
 from heartbeat_stream.core.reasons import Reason
 from heartbeat_stream.local.postgres import PostgresServer
+from heartbeat_stream.sinks import connections
 from heartbeat_stream.sinks.postgres import PostgresSettings, PostgresSink, SinkUnavailable, Table
 from heartbeat_stream.sinks.postgres_settings import PATIENCE_MS
 from heartbeat_stream.sinks.table import ddl
@@ -549,18 +550,14 @@ async def test_stopping_waits_for_what_is_in_flight(
         writing = asyncio.create_task(sink.upsert([heartbeat(ts_ms=TS + 1)]))
         await wait_until_async(lambda: waits_for_lock(server.url))
         stopping = asyncio.create_task(sink.stop(30.0))
-        await refused_with_after_start(stopping, sink)
+        await asyncio.sleep(0)
+        await refused_with(sink, "stopped")
+        assert not stopping.done()
     await asyncio.wait_for(stopping, 10.0)
     assert await writing == []
     assert [row.ts_ms for row in await rows_of(admin)] == [TS + 1]
     await wait_until_async(lambda: no_sessions(server.url))
     await sink.stop(1.0)  # twice is fine
-
-
-async def refused_with_after_start(stopping: "asyncio.Task[None]", sink: PostgresSink) -> None:
-    await asyncio.sleep(0)
-    assert not stopping.done()
-    await refused_with(sink, "stopped")
 
 
 async def no_sessions(url: str) -> bool:
@@ -584,21 +581,39 @@ async def test_a_cancelled_write_leaves_the_sink_usable(
 async def test_read_only_and_back(
     sinks: Sinks, admin: asyncpg.Connection, server: PostgresServer
 ) -> None:
-    sink = sinks(pool_size=1)
-    await sink.upsert([heartbeat()])
-    before = await sessions(server.url)
+    sink = sinks(pool_size=2)
+    await asyncio.gather(sink.upsert([heartbeat()]), sink.upsert([heartbeat("102")]))
+    assert len(await sessions(server.url)) == 2
     await admin.execute("ALTER SYSTEM SET default_transaction_read_only = on")
     try:
         await admin.execute("SELECT pg_reload_conf()")
         await wait_until_async(lambda: is_read_only(server.url))
         error = await refused_with(sink, "read-only", heartbeat(ts_ms=TS + 1))
         assert error.sqlstate == "25006"
+        # The connections may all lead to a demoted primary: new ones ask for the way again.
+        await wait_until_async(lambda: no_sessions(server.url))
     finally:
         await admin.execute("ALTER SYSTEM RESET default_transaction_read_only")
         await admin.execute("SELECT pg_reload_conf()")
     await write_until_it_works(sink, heartbeat(ts_ms=TS + 1))
-    # The old connection may lead to a demoted primary: a new one asks for the way again.
-    assert await sessions(server.url, "state = 'idle'") != before
+
+
+async def test_a_connection_idle_for_long_is_not_used_again(
+    sinks: Sinks, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = sinks()
+    await sink.upsert([heartbeat()])
+    before = await sessions(server.url)
+    await sink.upsert([heartbeat(ts_ms=TS + 1)])
+    assert await sessions(server.url) == before
+    monkeypatch.setattr(connections, "IDLE_SECONDS_MAX", 0.0)
+    await sink.upsert([heartbeat(ts_ms=TS + 2)])
+    await wait_until_async(lambda: all_new(server.url, before))
+
+
+async def all_new(url: str, before: list[int]) -> bool:
+    now = await sessions(url)
+    return bool(now) and not set(now) & set(before)
 
 
 async def is_read_only(url: str) -> bool:
