@@ -103,29 +103,36 @@ async def open_sender(
         bootstrap_servers=brokers, acks="all", max_batch_size=_BATCH_BYTES, **security
     )
     try:
-        await producer.start()
-        partitions = (await producer.client.fetch_all_metadata()).partitions_for_topic(topic)
-        if not partitions:
-            raise SendError(
-                f"there is no topic {topic} at {brokers}, or no right to see it: "
-                "`heartbeat-stream init` creates it"
+        yield RecordSender(producer, topic, await _connect(producer, brokers, topic))
+    except KafkaError as error:
+        why = " ".join(str(error).split())[:200]
+        if error.retriable or isinstance(error, KafkaTimeoutError):
+            why = (
+                "not acknowledged in time: see whether the broker is up and all of the topic's "
+                f"partitions have a leader ({why})"
             )
-        yield RecordSender(producer, topic, len(partitions))
+        raise SendError(f"cannot write to topic {topic} at {brokers}: {why}") from error
+    finally:
+        await _close(producer)
+
+
+async def _connect(producer: AIOKafkaProducer, brokers: str, topic: str) -> int:
+    """Start the producer; the topic's number of partitions."""
+    try:
+        await producer.start()
     except KafkaConnectionError as error:
         raise SendError(
             f"no broker answers at {brokers}: start one, or set HEARTBEAT_BROKERS and what it asks "
             "for of TLS and SASL"
         ) from error
-    except KafkaTimeoutError as error:
+    # Asking for all topics, since asking for one may create it.
+    partitions = (await producer.client.fetch_all_metadata()).partitions_for_topic(topic)
+    if not partitions:
         raise SendError(
-            f"the broker at {brokers} has not acknowledged records of topic {topic} in time: "
-            "see whether it is up and all of the topic's partitions have a leader"
-        ) from error
-    except KafkaError as error:
-        why = " ".join(str(error).split())[:200]
-        raise SendError(f"cannot write to topic {topic} at {brokers}: {why}") from error
-    finally:
-        await _close(producer)
+            f"there is no topic {topic} at {brokers}, or no right to see it: "
+            "`heartbeat-stream init` creates it"
+        )
+    return len(partitions)
 
 
 async def _close(producer: AIOKafkaProducer) -> None:

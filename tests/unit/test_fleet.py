@@ -141,12 +141,12 @@ def test_the_devices_of_a_room_take_turns_and_its_status_changes() -> None:
 
 
 def test_rooms_are_spelled_as_all_kinds_of_devices_do() -> None:
-    rooms = build_rooms(3, 100)
-    assert len({room.key for room in rooms}) == 300
+    rooms = build_rooms(3, 300)
+    assert len({room.key for room in rooms}) == 900
     names = {room.room_id for room in rooms}
     assert {"101", "118", "大会议室", "西楼:茶室"} <= names
     spellings = Counter(type(room).__name__ for room in rooms)
-    assert spellings == {"Room": 282, "StringRoom": 12, "AnonymousRoom": 6}
+    assert spellings == {"Room": 846, "StringRoom": 36, "AnonymousRoom": 18}
     for room in rooms:
         assert decode(room.value(NOW), BOUNDS) == room.heartbeat(NOW)
     as_string = next(
