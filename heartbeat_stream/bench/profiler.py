@@ -1,4 +1,8 @@
-"""Where a worker's time goes: py-spy beside it, and a list of the functions it was seen in."""
+"""Where a worker's time goes: py-spy beside it, and a list of the functions it was seen in.
+
+Only who holds the interpreter's lock is looked at. A worker has two busy threads (Faust fetches in
+one of its own), of which one always waits for the other: waiting is no work.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +37,9 @@ class Profile:
     @contextmanager
     def of(self, pid: int) -> Iterator[None]:
         """Look at a process for as long as the body runs."""
-        command = [self._program, "record", "--pid", str(pid), "--format", "raw", "--threads"]
-        command += ["--rate", str(_RATE), "--duration", "600", "--output", str(self.path)]
+        command = [self._program, "record", "--pid", str(pid), "--gil", "--threads"]
+        command += ["--format", "raw", "--output", str(self.path)]
+        command += ["--rate", str(_RATE), "--duration", "600"]
         spy = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             yield
@@ -43,19 +48,19 @@ class Profile:
             spy.wait(30)
 
 
-def top_of(path: Path, thread: str = "MainThread") -> list[tuple[float, float, str]]:
-    """Of each function: its share of a thread's samples by itself, and with what it calls."""
+def top_of(path: Path) -> list[tuple[float, float, str]]:
+    """Of each thread and function: its share of all samples by itself, and with what it calls."""
     own: Counter[str] = Counter()
     below: Counter[str] = Counter()
     total = 0
     for line in path.read_text().splitlines():
         stack, _, count = line.rpartition(" ")
         head, *frames = stack.split(";")
-        if thread not in head or not frames:
-            continue
-        functions = [frame.rpartition(":")[0] or frame for frame in frames]
+        thread = head.rpartition(": ")[2]
+        functions = [f"{thread} {frame.rpartition(':')[0] or frame}" for frame in frames]
         total += int(count)
-        own[functions[-1]] += int(count)
-        for function in set(functions):
+        for function in functions[-1:]:
+            own[function] += int(count)
+        for function in {*functions, thread}:
             below[function] += int(count)
-    return [(own[name] / total, below[name] / total, name) for name, _ in below.most_common()]
+    return [(own[name] / total, below[name] / total, name) for name in below]

@@ -81,6 +81,6 @@ async def _bench(args: argparse.Namespace) -> None:
             )
         print(f"  ratio    {result.ratio:.2f}; by CPU time {result.cpu_ratio:.2f}", flush=True)
         if profile is not None:
-            print("  self  total  function (main thread)")
+            print("   self  total  thread and function, while it held the interpreter's lock")
             for own, below, function in sorted(top_of(profile.path), reverse=True)[:40]:
                 print(f"  {own:5.1%} {below:6.1%}  {function}")
