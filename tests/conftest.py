@@ -12,6 +12,8 @@ from hypothesis import settings as hypothesis_settings
 
 from heartbeat_stream.local.stack import EmbeddedStack
 
+pytest_plugins = ["tests.support.brokers"]
+
 # A machine that is busy with other tests is no failure.
 hypothesis_settings.register_profile("default", deadline=None)
 hypothesis_settings.load_profile("default")
