@@ -22,6 +22,10 @@ __all__ = ["MAX_BATCH_RECORDS", "BatchScheduler", "BatchTransport", "LedgerConsu
 #: event loop answers health checks in between.
 MAX_BATCH_RECORDS: Final = 4000
 
+#: How long a broker may hold back the answer to a fetch that finds nothing. Most answer as soon as
+#: something comes, but not all: some only look again after half of it.
+FETCH_WAIT_MS: Final = 200
+
 
 class BatchScheduler:
     """Hands the records of a fetch on as batches, partition by partition in turn.
@@ -66,6 +70,10 @@ class LedgerConsumer(Consumer):
 
     def note_fetched(self, records: Mapping[TP, Sequence[ConsumerRecord]], consumer: Any) -> None:
         """Called in the consumer's thread, right after a fetch and before its records go on."""
+        if not self.flow_active:
+            # A rebalance has begun: the records go nowhere, and the position is behind them. Noted
+            # after the ledger was cleared, it would be committed, and the records lost.
+            return
         for tp in consumer.assignment():
             state = consumer._subscription.subscription.assignment.state_value(tp)
             if state is None or not state.has_valid_position:
@@ -141,6 +149,12 @@ class LedgerConsumer(Consumer):
 
 class PositionThread(AIOKafkaConsumerThread):
     """Faust's consumer thread, which also tells the position behind what it has fetched."""
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        # Relied upon: aiokafka reads it when it starts. Faust fixes it at 1.5 s.
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
+        return consumer
 
     async def _fetch_records(self, consumer: Any, *args: Any, **kwargs: Any) -> Any:
         records = await super()._fetch_records(consumer, *args, **kwargs)
