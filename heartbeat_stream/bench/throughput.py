@@ -19,9 +19,9 @@ from pathlib import Path
 
 from heartbeat_stream.bench.filling import create_topic, fill
 from heartbeat_stream.bench.load import Load
-from heartbeat_stream.bench.offsets import end_offsets, open_group_offsets
 from heartbeat_stream.bench.profiler import Profile
 from heartbeat_stream.bench.worker_process import BenchError, WorkerProcess, run_command
+from heartbeat_stream.local.offsets import end_offsets, open_group_offsets
 from heartbeat_stream.local.stack import EmbeddedStack
 
 __all__ = ["Run", "Scenario", "Throughput", "measure"]
