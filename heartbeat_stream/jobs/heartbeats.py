@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from aiokafka.structs import ConsumerRecord
-from faust.types import Message
+from faust.types import TP, Message
 
 from heartbeat_stream.core.cooldown import Schedule
 from heartbeat_stream.core.heartbeat import Bounds, Heartbeat, room_key
 from heartbeat_stream.core.latest import (
     Merged,
+    Record,
     Shard,
     combine,
     encode_candidate,
@@ -96,7 +96,7 @@ class HeartbeatJob:
 
     async def ingest(self, message: Message) -> None:
         """Judge a batch of an unkeyed source and forward the newest heartbeat of each room."""
-        records = cast("Sequence[ConsumerRecord]", message.value)
+        records = cast("Sequence[Record]", message.value)
         combined = combine(records, message.partition, self._bounds(self._now_ms()))
         self._count(records, combined.rejected, combined.tombstones)
         self.counts["combined"] += combined.stale
@@ -110,7 +110,7 @@ class HeartbeatJob:
             forwarded.append(OutRecord(key, encode_candidate(candidate)))
         for partition, forwarded in by_partition.items():
             await self._outbox.put(self._repartition_topic, partition, forwarded)
-        await self._reject(combined.rejected)
+        await self._reject(message.tp, combined.rejected)
         self._checkpointer.hold(message)
 
     def _route(self, room: tuple[int, str]) -> tuple[bytes, int]:
@@ -125,7 +125,7 @@ class HeartbeatJob:
         shard = self.shards.get(message.partition)
         if shard is None or message.partition not in self._owned:
             return  # delivered in the moment of a rebalance: it comes again where it belongs
-        records = cast("Sequence[ConsumerRecord]", message.value)
+        records = cast("Sequence[Record]", message.value)
         now = self._now_ms()
         if self._settings.source_keyed:
             merged = merge(shard, records, self._bounds(now), now)
@@ -138,7 +138,7 @@ class HeartbeatJob:
         self.counts["merged"] += (
             len(records) - merged.stale - merged.tombstones - len(merged.rejected)
         )
-        await self._reject(merged.rejected)
+        await self._reject(message.tp, merged.rejected)
         self._checkpointer.hold(message)
 
     def _admit(self, shard: Shard, merged: Merged, now: int) -> None:
@@ -153,7 +153,7 @@ class HeartbeatJob:
 
     def _count(
         self,
-        records: Sequence[ConsumerRecord],
+        records: Sequence[Record],
         rejected: Sequence[tuple[object, Rejected]],
         tombstones: int,
     ) -> None:
@@ -161,9 +161,9 @@ class HeartbeatJob:
         self.counts["tombstones"] += tombstones
         self.counts["rejected"] += len(rejected)
 
-    async def _reject(self, rejected: Iterable[tuple[ConsumerRecord, Rejected]]) -> None:
+    async def _reject(self, tp: TP, rejected: Iterable[tuple[Record, Rejected]]) -> None:
         for record, why in rejected:
-            await self._dead_letters.put_record(record, why)
+            await self._dead_letters.put_record(tp, record, why)
 
     # -- timers ----------------------------------------------------------------------------------
 

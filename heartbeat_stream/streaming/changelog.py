@@ -9,12 +9,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import OffsetOutOfRangeError
-from aiokafka.structs import ConsumerRecord, TopicPartition
+from aiokafka.structs import TopicPartition
 
+from heartbeat_stream.streaming.fetching import FetchedRecord, fetch_raw_records
 from heartbeat_stream.streaming.store import PartitionStore, Position
 
 __all__ = ["VERSION_HEADER", "ChangelogReader", "apply_records"]
@@ -26,12 +28,13 @@ VERSION_HEADER = "version"
 
 #: Records handled between two looks at the event loop: a few milliseconds.
 _SLICE = 2000
+_MOST_BATCHES = 100
 
 Version = Callable[[bytes], int]
 
 
 def apply_records(
-    store: PartitionStore, records: Sequence[ConsumerRecord], version: Version
+    store: PartitionStore, records: Sequence[FetchedRecord], version: Version
 ) -> None:
     """Merge records of a changelog into its local copy, and move its position behind them.
 
@@ -41,9 +44,9 @@ def apply_records(
     known: dict[bytes, bytes | None] = {}
     overtaken = store.news.overtaken
     keys = list({record.key for record in records if record.key is not None})
-    for key, value in zip(keys, store.get_many(keys), strict=True):
-        if value is not None:
-            known[key] = value
+    for known_key, known_value in zip(keys, store.get_many(keys), strict=True):
+        if known_value is not None:
+            known[known_key] = known_value
     changes: dict[bytes, bytes | None] = {}
     for record in records:
         key, value = record.key, record.value
@@ -60,12 +63,12 @@ def apply_records(
     store.news.records += len(records)
 
 
-def _replaces(record: ConsumerRecord, current: int, version: Version) -> bool:
+def _replaces(record: FetchedRecord, current: int, version: Version) -> bool:
     if record.value is not None:
         return version(record.value) > current
     for name, value in record.headers:
         if name == VERSION_HEADER:
-            return int(value) >= current
+            return value is None or int(value) >= current
     return True
 
 
@@ -92,12 +95,15 @@ class ChangelogReader:
             open_ones = set(reading)
             while open_ones:
                 try:
-                    fetched = await consumer.getmany(*open_ones, timeout_ms=200, max_records=20000)
+                    fetched = await consumer.getmany(
+                        *open_ones, timeout_ms=200, max_records=_MOST_BATCHES
+                    )
                 except OffsetOutOfRangeError as exc:
                     # Its records were deleted between the look at the offsets and the fetch.
                     await consumer.seek_to_beginning(*(tp for tp in exc.args[0] if tp in open_ones))
                     continue
-                for tp, records in fetched.items():
+                for tp, batches in fetched.items():
+                    records = list(chain.from_iterable(batches))
                     for start in range(0, len(records), _SLICE):
                         if not reading[tp].take(records[start : start + _SLICE]):
                             consumer.seek(tp, first[tp])
@@ -128,6 +134,7 @@ class ChangelogReader:
         )
         await consumer.start()
         try:
+            fetch_raw_records(consumer)
             consumer.assign(tps)
             yield consumer
         finally:
@@ -160,7 +167,7 @@ class _Reading:
         self.end = 0
         self._check: Position | None = store.position
 
-    def take(self, records: list[ConsumerRecord]) -> bool:
+    def take(self, records: list[FetchedRecord]) -> bool:
         """Merge records; False if the reading must start again from the first one."""
         check = self._check
         if check is not None and records[-1].offset >= check.offset:

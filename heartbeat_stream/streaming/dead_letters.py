@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from aiokafka.structs import ConsumerRecord
+from faust.types import TP
 
+from heartbeat_stream.core.latest import Record
 from heartbeat_stream.core.reasons import Rejected
 from heartbeat_stream.streaming.producer import Outbox, OutRecord
 
@@ -21,11 +22,9 @@ class DeadLetters:
         self._partitions = partitions
         self.by_reason: Counter[str] = Counter()
 
-    async def put_record(self, record: ConsumerRecord, rejected: Rejected) -> None:
+    async def put_record(self, tp: TP, record: Record, rejected: Rejected) -> None:
         """A record of a source topic, key and value byte for byte."""
-        await self.put(
-            record.key, record.value, rejected, record.topic, record.partition, record.offset
-        )
+        await self.put(record.key, record.value, rejected, tp.topic, tp.partition, record.offset)
 
     async def put(
         self,

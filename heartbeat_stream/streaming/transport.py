@@ -9,12 +9,14 @@ Written against faust-streaming 0.15.3. ``tests/kafka/test_offsets.py`` proves t
 come of it, and breaks where Faust changes one of the private methods overridden here.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from aiokafka.structs import ConsumerRecord
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP, AppT, ConsumerMessage, Message
+
+from heartbeat_stream.streaming.fetching import FetchedRecord, fetch_raw_records
 
 __all__ = ["MAX_BATCH_RECORDS", "BatchScheduler", "BatchTransport", "LedgerConsumer"]
 
@@ -34,17 +36,28 @@ class BatchScheduler:
     """
 
     def iterate(
-        self, records: Mapping[TP, list[ConsumerRecord]]
-    ) -> Iterator[tuple[TP, Sequence[ConsumerRecord]]]:
+        self, fetched: Mapping[TP, Sequence[list[FetchedRecord]]]
+    ) -> Iterator[tuple[TP, list[FetchedRecord]]]:
         """Yield every record exactly once, in order within its partition."""
-        start = 0
-        left = dict(records)
-        while left:
-            for tp, batch in list(left.items()):
-                yield tp, batch[start : start + MAX_BATCH_RECORDS]
-                if len(batch) <= start + MAX_BATCH_RECORDS:
-                    del left[tp]
-            start += MAX_BATCH_RECORDS
+        waiting = deque((tp, batches_of(batches)) for tp, batches in fetched.items())
+        while waiting:
+            tp, batches = waiting.popleft()
+            batch = next(batches, None)
+            if batch is not None:
+                yield tp, batch
+                waiting.append((tp, batches))
+
+
+def batches_of(fetched: Sequence[list[FetchedRecord]]) -> Iterator[list[FetchedRecord]]:
+    """Kafka's record batches, small ones joined and large ones cut to MAX_BATCH_RECORDS."""
+    joined: list[FetchedRecord] = []
+    for records in fetched:
+        joined = joined + records if joined else records
+        while len(joined) >= MAX_BATCH_RECORDS:
+            yield joined[:MAX_BATCH_RECORDS]
+            joined = joined[MAX_BATCH_RECORDS:]
+    if joined:
+        yield joined
 
 
 class LedgerConsumer(Consumer):
@@ -68,7 +81,9 @@ class LedgerConsumer(Consumer):
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         return PositionThread(self, loop=self.loop, beacon=self.beacon)
 
-    def note_fetched(self, records: Mapping[TP, Sequence[ConsumerRecord]], consumer: Any) -> None:
+    def note_fetched(
+        self, fetched: Mapping[TP, Sequence[list[FetchedRecord]]], consumer: Any
+    ) -> None:
         """Called in the consumer's thread, right after a fetch and before its records go on."""
         if not self.flow_active:
             # A rebalance has begun: the records go nowhere, and the position is behind them. Noted
@@ -79,8 +94,8 @@ class LedgerConsumer(Consumer):
             if state is None or not state.has_valid_position:
                 continue
             ours = TP(tp.topic, tp.partition)
-            batch = records.get(tp)
-            last = batch[-1].offset if batch else self._fetched.get(ours, (None, 0))[0]
+            batches = fetched.get(tp)
+            last = batches[-1][-1].offset if batches else self._fetched.get(ours, (None, 0))[0]
             self._fetched[ours] = last, state.position
 
     # -- Faust's extension points ------------------------------------------------------------------
@@ -88,7 +103,7 @@ class LedgerConsumer(Consumer):
     def _to_message(self, tp: TP, record: Any) -> ConsumerMessage:
         # Relied upon: Faust hands over what the scheduler yielded, and takes the message's offset
         # for the position that it has read.
-        last: ConsumerRecord = record[-1]
+        last: FetchedRecord = record[-1]
         return ConsumerMessage(
             tp.topic,
             tp.partition,
@@ -98,7 +113,7 @@ class LedgerConsumer(Consumer):
             None,
             None,
             record,
-            last.checksum,
+            None,
             0,
             0,
             tp,
@@ -149,6 +164,10 @@ class LedgerConsumer(Consumer):
 
 class PositionThread(AIOKafkaConsumerThread):
     """Faust's consumer thread, which also tells the position behind what it has fetched."""
+
+    async def on_start(self) -> None:
+        await super().on_start()
+        fetch_raw_records(self._consumer)
 
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
