@@ -2,8 +2,8 @@
 
 import asyncio
 import time
+import uuid
 from collections import Counter
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -16,6 +16,7 @@ from heartbeat_stream.core.reasons import Reason
 from heartbeat_stream.local.broker import Broker
 from heartbeat_stream.local.simulate import SendError, SimulationProgress, simulate
 from tests.support.wait import wait_until_async
+from tests.support.world import Cluster
 
 PARTITIONS = 4
 BOUNDS = Bounds(1_420_070_400_000, time.time_ns() // 1_000_000 + 3_600_000)
@@ -29,16 +30,15 @@ class Sent(NamedTuple):
     value: bytes
 
 
-@pytest.fixture(scope="module")
-def brokers() -> Iterator[str]:
-    with Broker() as broker:
-        yield broker.bootstrap_servers
+@pytest.fixture
+def brokers(cluster: Cluster) -> str:
+    return cluster.bootstrap_servers
 
 
 @pytest.fixture
-async def topic(brokers: str, request: pytest.FixtureRequest) -> str:
-    """A new topic with ``PARTITIONS`` partitions, named after the test."""
-    name = str(request.node.name)
+async def topic(brokers: str) -> str:
+    """A new topic with ``PARTITIONS`` partitions."""
+    name = f"simulate-{uuid.uuid4()}"
     await create(brokers, name)
     return name
 
@@ -207,9 +207,10 @@ async def test_it_can_be_stopped_while_the_broker_is_away() -> None:
 
 
 async def test_a_topic_that_is_not_there_is_an_error_and_not_created(brokers: str) -> None:
-    with pytest.raises(SendError, match=r"no topic nowhere at .*`heartbeat-stream init`"):
-        await simulate(brokers=brokers, topic="nowhere", seconds=1)
-    assert "nowhere" not in await topics(brokers)
+    nowhere = f"nowhere-{uuid.uuid4()}"
+    with pytest.raises(SendError, match=rf"no topic {nowhere} at .*`heartbeat-stream init`"):
+        await simulate(brokers=brokers, topic=nowhere, seconds=1)
+    assert nowhere not in await topics(brokers)
 
 
 async def test_no_broker_is_an_error_of_one_line() -> None:
