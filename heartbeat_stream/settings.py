@@ -78,6 +78,15 @@ class Settings:
         kinds.milliseconds(1_000, 1_800_000),
         "A worker that the broker has not heard of for so long loses its partitions to the others.",
     )
+    group_instance_id: str | None = _kafka(
+        "",
+        kinds.optional(kinds.instance_id()),
+        "This worker's fixed name in the consumer group, different for each worker. One that is "
+        "back under its name within the session timeout has its partitions again, and the others "
+        "notice nothing; in return, nobody takes over from a stopped one before that timeout.",
+        shown_default="none: a member that leaves when it stops",
+        advanced=True,
+    )
     repartition_retention_ms: int = _kafka(
         "604800000",
         kinds.milliseconds(-1),

@@ -148,6 +148,17 @@ def topic() -> Kind[str]:
     )
 
 
+def instance_id() -> Kind[str]:
+    """A member's name within its group, of what Kafka allows for a topic's name."""
+
+    def parse(text: str) -> str:
+        if len(text) > 200:  # something is joined to it, and 249 is the limit
+            raise ValueError
+        return topic().parse(text)
+
+    return Kind(parse, "1 to 200 of letters, digits, dot, underscore and hyphen", "ID")
+
+
 def app_id(longest_suffix: int) -> Kind[str]:
     """A prefix of topic names to which `longest_suffix` characters are joined."""
     limit = 249 - longest_suffix

@@ -5,6 +5,7 @@ Relied upon in faust-streaming 0.15.3: the settings ``ConsumerScheduler`` and ``
 partitions are still ours, with the flow stopped and the buffers cleared; ``App._new_web``.
 """
 
+import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
@@ -79,12 +80,23 @@ class EngineApp(faust.App):
         return StateWeb(self)
 
 
+def _member_name(instance_id: str | None, url: str) -> str | None:
+    """The name under which the broker keeps a member that is away; None for one that leaves.
+
+    The URL is part of it. The broker hands a member that is back the assignment of before, in which
+    the URL stands, and Faust ends its consumer where that is not its own: so a worker that has
+    moved must be another member.
+    """
+    return instance_id and f"{instance_id}.{zlib.crc32(url.encode()):08x}"
+
+
 def make_app(settings: Settings, directory: Path, web_port: int) -> EngineApp:
     """The app without jobs. Its directory belongs to this worker alone."""
     brokers = [URL(f"aiokafka://{broker}") for broker in settings.brokers]
     session_s = settings.session_timeout_ms / 1000
     host = settings.web_host
     shown = f"[{host}]" if ":" in host else host
+    url = settings.web_url or f"http://{shown}:{web_port}"
     app = EngineApp(
         settings.app_id,
         broker=brokers,
@@ -92,7 +104,7 @@ def make_app(settings: Settings, directory: Path, web_port: int) -> EngineApp:
         datadir=str(directory),
         store="memory://",
         autodiscover=False,
-        canonical_url=settings.web_url or f"http://{shown}:{web_port}",
+        canonical_url=url,
         web_bind=host,
         web_host=host,
         web_port=web_port,
@@ -103,6 +115,7 @@ def make_app(settings: Settings, directory: Path, web_port: int) -> EngineApp:
         stream_buffer_maxsize=_BUFFERED_BATCHES,
         stream_wait_empty=False,
         stream_recovery_delay=0.0,
+        consumer_group_instance_id=_member_name(settings.group_instance_id, url),
         broker_session_timeout=session_s,
         broker_heartbeat_interval=session_s / 4,
         broker_request_timeout=max(session_s + 5.0, 15.0),
