@@ -3,6 +3,9 @@
 All times are milliseconds of one clock, handed in by the caller. A room with something new is due
 at ``max(first new heartbeat's arrival + window, last write + cooldown)``. The index never looks at
 rooms that have nothing to write, and at a pending one only when a time of its own has come.
+
+Whenever it is asked or told something, it first goes through the instants that have passed since,
+each in its turn. What it answers therefore does not depend on how often it is asked.
 """
 
 import heapq
@@ -33,16 +36,21 @@ class Schedule:
         self._instants: list[int] = []
         self._rooms_at: dict[int, list[Room]] = {}
         self.pending = 0
+        self.cooling = 0
         self.in_flight = 0
 
     # -- what the rooms report -------------------------------------------------------------------
 
     def note_newer(self, room: Room, now: int) -> None:
-        """A heartbeat has arrived for a room in whose phase it is the first new one."""
-        room.arrived_at = now
+        """An idle room, or one in flight, has got its first newer heartbeat."""
         if room.phase == Phase.FLIGHT:
+            # Until the write is acknowledged, ``arrived_at`` is of what is in flight.
+            room.newer_at = now
             room.phase = Phase.FLIGHT_NEWER
-        else:
+        elif room.pending:
+            # Otherwise a crash came between the checkpoints of the two tables, and what is read
+            # again now is known to be written.
+            room.arrived_at = now
             self.enter(room, now)
 
     def enter(self, room: Room, now: int) -> None:
@@ -51,6 +59,7 @@ class Schedule:
         Both times may come from another worker's clock: one that lies ahead counts as now, so
         that no room waits longer than its window and its cooldown.
         """
+        self._advance(now)
         room.arrived_at = min(room.arrived_at, now)
         room.written_at = min(room.written_at, now)
         self.pending += 1
@@ -58,12 +67,13 @@ class Schedule:
 
     def acknowledge(self, rooms: Iterable[Room], written_ts: Iterable[int], now: int) -> None:
         """The database has acknowledged the writes of these rooms, or settled them for good."""
+        self._advance(now)
         for room, ts_ms in zip(rooms, written_ts, strict=True):
             self.in_flight -= 1
             room.written_at = now
-            room.written_ts = ts_ms
-            newer_arrived = room.phase == Phase.FLIGHT_NEWER
-            if newer_arrived and room.pending:
+            room.written_ts = max(room.written_ts, ts_ms)
+            if room.pending:
+                room.arrived_at = room.newer_at
                 self._place(room, now)
             else:
                 room.phase = Phase.IDLE
@@ -83,6 +93,8 @@ class Schedule:
                 raise ValueError(f"room {room.key!r} is in flight")
             if room.phase == Phase.WAITING:
                 del self._waiting[room]
+            if room.phase == Phase.COOLING:
+                self.cooling -= 1
             if room.phase not in (Phase.IDLE, Phase.PARKED):
                 self.pending -= 1
             room.phase = Phase.PARKED
@@ -122,6 +134,7 @@ class Schedule:
         cooled_at = room.written_at + self._cooldown_ms
         if cooled_at > now:
             room.phase = Phase.COOLING
+            self.cooling += 1
             self._wake_at(room, cooled_at)
             return
         due_at = room.arrived_at + self._window_ms
@@ -132,7 +145,7 @@ class Schedule:
         room.phase = Phase.WAITING
         self._waiting[room] = None
         self._wake_at(room, due_at)
-        if len(self._waiting) >= self._buffer_size_max:
+        if len(self._waiting) == self._buffer_size_max:
             for waiting in self._waiting:
                 waiting.phase = Phase.DUE
             self._due.extend(self._waiting)
@@ -150,12 +163,14 @@ class Schedule:
     def _advance(self, now: int) -> None:
         while self._instants and self._instants[0] <= now:
             instant = heapq.heappop(self._instants)
-            for room in self._rooms_at.pop(instant):
-                if room.wake != instant:
-                    continue
-                if room.phase == Phase.COOLING:
-                    self._place(room, now)
-                elif room.phase == Phase.WAITING:
+            rooms = self._rooms_at.pop(instant)
+            # Who is due makes room in the buffer before others begin to wait.
+            for room in rooms:
+                if room.phase == Phase.WAITING and room.wake == instant:
                     del self._waiting[room]
                     room.phase = Phase.DUE
                     self._due.append(room)
+            for room in rooms:
+                if room.phase == Phase.COOLING and room.wake == instant:
+                    self.cooling -= 1
+                    self._place(room, instant)

@@ -12,7 +12,7 @@ import msgspec
 from heartbeat_stream.core.cooldown import Schedule
 from heartbeat_stream.core.heartbeat import Bounds, Heartbeat, canonical_key_matches, decode
 from heartbeat_stream.core.reasons import Reason, Rejected
-from heartbeat_stream.core.room import Phase, Room, Stored, Written
+from heartbeat_stream.core.room import NEVER, Phase, Room, Stored, Written
 
 __all__ = [
     "Candidate",
@@ -114,33 +114,56 @@ class Shard:
         """Bring a room into memory as the tables know it, scheduled where it is pending."""
         room = Room.restored(self.partition, stored, written)
         self.rooms[room.key] = room
-        # A last write ahead of the clock counts as now: see promise 7.
-        room.written_at = min(room.written_at, now)
+        if room.written_at > now:
+            # A last write ahead of the clock counts as now (promise 7), and stays so after the
+            # next checkpoint: or every restart would begin the cooldown anew.
+            room.written_at = now
+            self.note_settled((room,))
         if room.pending:
+            if room.arrived_at > now:
+                self.note_changed(room)  # for the same reason
             self.schedule.enter(room, now)
         return room
 
     def reconcile(
         self, room: Room, stored: Stored | None, written: Written | None, now: int
     ) -> None:
-        """The tables may know more of a room in memory than memory does: keep the newer of each."""
+        """The tables may know more of a room in memory than memory does: keep the newer of each.
+
+        What memory knows better is flagged for the next checkpoint.
+        """
         flying = room.phase in (Phase.FLIGHT, Phase.FLIGHT_NEWER)
         if not flying:
             self.schedule.park([room])
-        if stored is not None and stored.ts_ms > room.newest.ts_ms:
-            known = Room.restored(self.partition, stored, None)
-            room.newest = known.newest
-            room.source_partition = known.source_partition
-            room.source_offset = known.source_offset
-            room.arrived_at = min(stored.arrived_at, now)
-            if room.phase == Phase.FLIGHT:
-                room.phase = Phase.FLIGHT_NEWER
-        if written is not None and written.ts_ms > room.written_ts:
-            room.written_at, room.written_ts = min(written.at, now), written.ts_ms
+        if written is not None:
+            room.written_at = max(room.written_at, min(written.at, now))
+            room.written_ts = max(room.written_ts, written.ts_ms)
+        if stored is None or stored.ts_ms < room.newest.ts_ms:
+            self.note_changed(room)
+        elif stored.ts_ms > room.newest.ts_ms:
+            self._adopt(room, stored, now)
+        if room.written_ts != NEVER and written != Written(room.written_at, room.written_ts):
+            self.note_settled((room,))
         if not flying:
             room.phase = Phase.IDLE
             if room.pending:
                 self.schedule.enter(room, now)
+
+    def _adopt(self, room: Room, stored: Stored, now: int) -> None:
+        known = Room.restored(self.partition, stored, None)
+        arrived_at = min(stored.arrived_at, now)
+        if room.phase == Phase.FLIGHT:
+            room.phase = Phase.FLIGHT_NEWER
+            room.newer_at = arrived_at
+        elif room.phase == Phase.FLIGHT_NEWER:
+            room.newer_at = min(room.newer_at, arrived_at)
+        elif room.pending:
+            room.arrived_at = min(room.arrived_at, arrived_at)
+        else:
+            room.arrived_at = arrived_at
+        room.newest = known.newest
+        room.source_partition = known.source_partition
+        room.source_offset = known.source_offset
 
     def note_changed(self, room: Room) -> None:
         if not room.changed:
@@ -152,6 +175,9 @@ class Shard:
             if not room.settled:
                 room.settled = True
                 self.settled.append(room)
+            if room.pending:
+                # What arrived during the write is now the first new heartbeat: see ``arrived_at``.
+                self.note_changed(room)
 
     def park(self) -> None:
         """The partition is given up, or may be: nothing of it is due until :meth:`unpark`."""
@@ -208,6 +234,7 @@ def merge(shard: Shard, records: Sequence[Record], bounds: Bounds, now: int) -> 
             stale += 1
             continue
         room.newest = heartbeat
+        room.source_partition = partition
         room.source_offset = record.offset
         if not room.changed:
             room.changed = True
@@ -231,7 +258,7 @@ def merge_forwarded(shard: Shard, records: Sequence[Record], now: int) -> Merged
         key = record.key
         try:
             candidate = _decode_candidate(record.value or b"")
-        except msgspec.DecodeError as exc:
+        except (msgspec.DecodeError, RecursionError) as exc:
             rejected.append((record, Rejected(Reason.NOT_JSON, f"in the repartition topic: {exc}")))
             continue
         heartbeat = candidate.heartbeat

@@ -29,8 +29,8 @@ class Stored(msgspec.Struct, gc=False):
     """What the table ``latest`` holds of a room: a heartbeat, where and when it came in.
 
     ``source_partition`` and ``source_offset`` are those of the source topic. ``arrived_at`` is
-    when the first heartbeat arrived that is not written yet, in milliseconds of the worker's
-    clock: with it a restart gives the room the same due time as before.
+    when the first heartbeat arrived that is not known to be written, in milliseconds of the
+    worker's clock: with it a restart gives the room the same due time as before.
     """
 
     hotel_id: int
@@ -55,6 +55,7 @@ class Room(msgspec.Struct, gc=False, eq=False):
     """A room that is pending or was touched lately.
 
     Kept small, and out of the garbage collector's sight, since there may be a million of them.
+    ``newer_at`` is what ``arrived_at`` becomes once the write in flight is acknowledged.
     ``changed`` and ``settled`` say that the tables ``latest`` and ``last_written_at`` do not hold
     the room's state yet.
     """
@@ -67,6 +68,7 @@ class Room(msgspec.Struct, gc=False, eq=False):
     arrived_at: int
     written_at: int = NEVER
     written_ts: int = NEVER
+    newer_at: int = NEVER
     wake: int = NEVER
     phase: int = 0
     changed: bool = False
