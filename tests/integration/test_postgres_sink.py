@@ -525,6 +525,44 @@ async def test_a_frozen_server_ends_within_the_bound_and_is_used_again(
     assert after != before
 
 
+@contextlib.asynccontextmanager
+async def slow_way(server: PostgresServer, seconds: float) -> AsyncIterator[str]:
+    """A way to the server on which each answer takes so long; its URL."""
+    pumps: set[asyncio.Task[None]] = set()
+
+    async def pump(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float
+    ) -> None:
+        while chunk := await reader.read(65536):
+            await asyncio.sleep(delay)
+            writer.write(chunk)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", server.port)
+        pumps.add(asyncio.create_task(pump(reader, server_writer, 0)))
+        pumps.add(asyncio.create_task(pump(server_reader, writer, seconds)))
+
+    proxy = await asyncio.start_server(serve, "127.0.0.1")
+    port = proxy.sockets[0].getsockname()[1]
+    try:
+        yield f"postgresql://postgres@127.0.0.1:{port}/postgres?sslmode=disable"
+    finally:
+        proxy.close()
+        for task in pumps:
+            task.cancel()
+
+
+async def test_the_bound_is_one_for_all_round_trips_of_a_batch(
+    sinks: Sinks, server: PostgresServer
+) -> None:
+    """Each answer comes in time, but not all of them together."""
+    bound = 0.1 + PATIENCE_MS / 1000
+    async with slow_way(server, 0.4 * bound) as url:
+        error = await refused_with(sinks(url=url, pooler=True, statement_timeout_ms=100), "timeout")
+        assert error.sqlstate is None
+
+
 async def test_stopping_while_frozen_is_bounded(sinks: Sinks, server: PostgresServer) -> None:
     sink = sinks()
     await asyncio.gather(*(sink.upsert([heartbeat(room)]) for room in range(3)))
@@ -537,6 +575,8 @@ async def test_stopping_while_frozen_is_bounded(sinks: Sinks, server: PostgresSe
         assert time.monotonic() - started < 0.3 + SLACK_SECONDS
         with pytest.raises(SinkUnavailable):
             await asyncio.wait_for(writing, SLACK_SECONDS)
+        # At once, without asking the server.
+        await asyncio.wait_for(refused_with(sink, "stopped"), SLACK_SECONDS)
     finally:
         server.thaw()
 
