@@ -47,6 +47,7 @@ from heartbeat_stream.streaming.topics import (
     repartition_topic_name,
     state_topic_name,
 )
+from heartbeat_stream.web.port import listen
 
 __all__ = ["run_worker"]
 
@@ -62,11 +63,13 @@ _FAUST_STOP_S = 5.0
 class Worker:
     """All parts of one worker. Made within a running event loop."""
 
-    def __init__(self, settings: Settings, directory: DataDirectory, web_port: int) -> None:
+    def __init__(
+        self, settings: Settings, directory: DataDirectory, web_socket: socket.socket
+    ) -> None:
         self.settings = settings
         self.clock = Clock()
         self.directory = directory
-        self.web_port = web_port
+        self.web_socket = web_socket
         connection = {"bootstrap_servers": list(settings.brokers), **kafka_auth(settings)}
         self.producer = BatchProducer(
             client_id=settings.app_id, request_timeout_ms=10_000, **connection
@@ -93,7 +96,7 @@ class Worker:
 
     def _build(self, partitions: int, dead_letter_partitions: int) -> None:
         settings = self.settings
-        self.app = app = make_app(settings, self.directory.path, self.web_port)
+        self.app = app = make_app(settings, self.directory.path, self.web_socket)
         self.dead_letters = DeadLetters(
             self.outbox, settings.dead_letter_topic, dead_letter_partitions
         )
@@ -266,21 +269,22 @@ def run_worker(settings: Settings) -> int:
         directory = DataDirectory.claim(settings.data_dir, settings.app_id)
     except DataDirectoryError as exc:
         raise CommandError(str(exc)) from exc
-    web_port = _web_port(settings)
-    logger.info("state in %s, web view on port %d", directory.path, web_port)
+    web_socket = listen(settings)
+    settings = settings.at_web_port(web_socket.getsockname()[1])
+    logger.info("state in %s, web view on port %d", directory.path, settings.web_port)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
-    code = loop.run_until_complete(_run(settings, directory, web_port))
+    code = loop.run_until_complete(_run(settings, directory, web_socket))
     # Everything is durable, or was said not to be. Libraries' threads and tasks that are still
     # there, after a crash above all, could only keep the process from ending.
     _exit_now(code)
     return code
 
 
-async def _run(settings: Settings, directory: DataDirectory, web_port: int) -> int:
+async def _run(settings: Settings, directory: DataDirectory, web_socket: socket.socket) -> int:
     stopping = asyncio.Event()
     _on_signals(stopping)
-    worker = Worker(settings, directory, web_port)
+    worker = Worker(settings, directory, web_socket)
     starting = asyncio.create_task(worker.start())
     signalled = asyncio.create_task(stopping.wait())
     await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)
@@ -329,23 +333,3 @@ def _exit_now(code: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _web_port(settings: Settings) -> int:
-    """The port that was set, or the first free one from the default on."""
-    for port in range(settings.web_port, settings.web_port + 100):
-        with socket.socket(
-            socket.AF_INET6 if ":" in settings.web_host else socket.AF_INET
-        ) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((settings.web_host, port))
-            except OSError as exc:
-                if settings.web_port_is_set:
-                    raise CommandError(
-                        f"HEARTBEAT_WEB_PORT={port}: cannot listen on {settings.web_host}:{port} "
-                        f"({exc.strerror}): set another port, or none for the next free one"
-                    ) from exc
-                continue
-            return port
-    raise CommandError("no free port for the web view: set HEARTBEAT_WEB_PORT")

@@ -5,6 +5,7 @@ Relied upon in faust-streaming 0.15.3: the settings ``ConsumerScheduler`` and ``
 partitions are still ours, with the flow stopped and the buffers cleared; ``App._new_web``.
 """
 
+import socket
 import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -33,6 +34,7 @@ class EngineApp(faust.App):
 
     engine: Engine
     worker: Any  #: what the web views show
+    web_socket: socket.socket
 
     def state_table(
         self, name: str, version: Version, partitions: int, options: StoreOptions
@@ -90,13 +92,14 @@ def _member_name(instance_id: str | None, url: str) -> str | None:
     return instance_id and f"{instance_id}.{zlib.crc32(url.encode()):08x}"
 
 
-def make_app(settings: Settings, directory: Path, web_port: int) -> EngineApp:
-    """The app without jobs. Its directory belongs to this worker alone."""
+def make_app(settings: Settings, directory: Path, web_socket: socket.socket) -> EngineApp:
+    """The app without jobs. Its directory belongs to this worker alone.
+
+    The web view answers on the socket, which listens already; the settings know its port.
+    """
     brokers = [URL(f"aiokafka://{broker}") for broker in settings.brokers]
     session_s = settings.session_timeout_ms / 1000
-    host = settings.web_host
-    shown = f"[{host}]" if ":" in host else host
-    url = settings.web_url or f"http://{shown}:{web_port}"
+    url = settings.web_url
     app = EngineApp(
         settings.app_id,
         broker=brokers,
@@ -105,9 +108,9 @@ def make_app(settings: Settings, directory: Path, web_port: int) -> EngineApp:
         store="memory://",
         autodiscover=False,
         canonical_url=url,
-        web_bind=host,
-        web_host=host,
-        web_port=web_port,
+        web_bind=settings.web_host,
+        web_host=settings.web_host,
+        web_port=settings.web_port,
         topic_allow_declare=False,
         topic_disable_leader=True,
         topic_partitions=settings.partitions,
@@ -124,6 +127,7 @@ def make_app(settings: Settings, directory: Path, web_port: int) -> EngineApp:
         ConsumerScheduler=BatchScheduler,
         TableManager=EagerTableManager,
     )
+    app.web_socket = web_socket
     app.transport = BatchTransport(brokers, app)
 
     async def on_revoked(_app: Any, *args: Any, **_: Any) -> None:
