@@ -4,7 +4,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+
+from heartbeat_stream import __version__
 
 if TYPE_CHECKING:
     from heartbeat_stream.app import Worker
@@ -31,6 +38,15 @@ class WorkerCollector:
     def collect(self) -> Iterable[Metric]:
         worker = self._worker
         job, engine, checkpointer = worker.job, worker.engine, worker.checkpointer
+        yield InfoMetricFamily(
+            "heartbeat_worker",
+            "Which worker this is.",
+            value={
+                "version": __version__,
+                "app_id": worker.settings.app_id,
+                "directory": str(worker.directory.path),
+            },
+        )
         for name, (metric, meaning) in _COUNTERS.items():
             yield CounterMetricFamily(metric, meaning, value=job.counts[name])
         yield CounterMetricFamily(
@@ -57,6 +73,10 @@ class WorkerCollector:
         yield dead
         gauges = {
             "heartbeat_rooms_pending": ("Rooms with something to write.", job.schedule.pending),
+            "heartbeat_rooms_cooling": (
+                "Rooms with something to write whose cooldown is not over.",
+                job.schedule.cooling,
+            ),
             "heartbeat_rooms_waiting": ("Rooms that wait for their window.", job.schedule.waiting),
             "heartbeat_rooms_in_flight": ("Rooms being written.", job.schedule.in_flight),
             "heartbeat_rooms_in_memory": (
