@@ -34,6 +34,17 @@ There are more settings than those shown: docs/configuration.md has them all.
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. `argv` is without the program's name."""
+    try:
+        code = _main(argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Who read our output has gone, as `head` does. Python would complain again at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _main(argv: Sequence[str] | None) -> int:
     commands = {command.NAME: command for command in load_commands()}
     try:
         args = _parser(list(commands.values())).parse_args(argv)
@@ -45,9 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for warning in settings.warnings:
             _say(command, f"warning: {warning}")
         set_up_logs(settings, quiet=command.QUIET)
-        code = command.run(args, settings)
-        sys.stdout.flush()
-        return code
+        return command.run(args, settings)
     except SettingsError as error:
         _say(command, str(error))
         return WRONG_USE
@@ -56,10 +65,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt:
         _say(command, "interrupted")
-        return FAILED
-    except BrokenPipeError:
-        # Who read our output has gone, as `head` does. Python would complain again at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 
 from heartbeat_stream import __version__, cli
 from heartbeat_stream.commands import Command, CommandError, load_commands
-from heartbeat_stream.settings import SPECS, Settings, SettingsError
+from heartbeat_stream.config import flags
+from heartbeat_stream.settings import BY_FIELD, SPECS, Settings, SettingsError
 
 COMMANDS = load_commands()
 NAMES = [command.NAME for command in COMMANDS]
@@ -100,13 +102,27 @@ def test_the_example_of_each_command_can_be_typed(
     assert seen
 
 
-def test_settings_with_percent_signs_and_all_defaults_are_in_the_workers_help(
+def test_all_settings_but_the_advanced_are_in_the_workers_help(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cli.main(["worker", "--help"])
     out = " ".join(capsys.readouterr().out.split())
     for spec in SPECS:
         assert (spec.flag in out) is not (spec.advanced or spec.secret)
+
+
+def test_a_percent_sign_in_a_meaning_is_no_format() -> None:
+    parser = argparse.ArgumentParser()
+    spec = replace(BY_FIELD["topic"], meaning="100 % of %s.")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flags, "SPECS", (spec,))
+        flags.add_setting_flags(parser, ["topic"])
+    assert "100 % of %s. HEARTBEAT_TOPIC" in parser.format_help()
+
+
+def test_a_password_has_no_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["worker", "--kafka-password", "x"]) == 2
+    assert "unrecognized arguments: --kafka-password" in capsys.readouterr().err
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +143,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ["worker", "--top", "x"],
         ["worker", "--partitions", "none"],
         ["worker", "--env-file", "/does/not/exist"],
-        ["worker", "--kafka-password", "x"],
         ["simulate", "--rate", "0"],
         ["simulate", "--rate", "nan"],
         ["simulate", "--hotels", "-1"],
@@ -249,12 +264,18 @@ def test_the_program_starts_as_a_module_and_passes_its_exit_code_on() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_reader_that_goes_away_is_no_traceback() -> None:
+@pytest.mark.parametrize(
+    "arguments", [["check", "--brokers", "127.0.0.1:1"], ["worker", "--help"], ["--version"]]
+)
+def test_a_reader_that_goes_away_is_no_traceback(arguments: list[str]) -> None:
+    # Buffered, as a user has it: what is left in the buffer fails at the very end.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     reader, writer = os.pipe()
     os.close(reader)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "heartbeat_stream", "check", "--brokers", "127.0.0.1:1"],
+            [sys.executable, "-m", "heartbeat_stream", *arguments],
+            env=environ,
             stdout=writer,
             stderr=subprocess.PIPE,
             text=True,

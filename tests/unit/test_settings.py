@@ -144,6 +144,9 @@ def test_a_wrong_value_is_named_with_what_would_be_right(
         ("REPARTITION_RETENTION_MS", "-1", "repartition_retention_ms", -1),
         ("TABLE", 'hotel."Room Status"', "table", 'hotel."Room Status"'),
         ("APP_ID", "x" * 226, "app_id", "x" * 226),
+        ("PARTITIONS", "1", "partitions", 1),
+        ("PARTITIONS", "10000", "partitions", 10_000),
+        ("WEB_PORT", "65535", "web_port", 65_535),
     ],
 )
 def test_unusual_values_that_are_right(
@@ -171,6 +174,7 @@ def test_a_kubernetes_service_link_is_recognised() -> None:
     [
         ({"DEAD_LETTER_TOPIC": "heartbeat"}, "HEARTBEAT_DEAD_LETTER_TOPIC"),
         ({"KAFKA_SECURITY_PROTOCOL": "SASL_SSL"}, "HEARTBEAT_KAFKA_USERNAME"),
+        ({"KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "KAFKA_USERNAME": "u"}, "HEARTBEAT_KAFKA_PASS"),
         ({"KAFKA_USERNAME": "u", "KAFKA_PASSWORD": "p"}, "HEARTBEAT_KAFKA_SECURITY_PROTOCOL"),
         ({"KAFKA_CA_FILE": "/ca.pem"}, "HEARTBEAT_KAFKA_SECURITY_PROTOCOL"),
         ({"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_CERT_FILE": "/c"}, "HEARTBEAT_KAFKA_KEY_FILE"),
@@ -321,7 +325,7 @@ def test_what_a_dotenv_file_may_hold(tmp_path: Path) -> None:
     path.write_bytes(
         "\ufeff# a comment\r\n"
         "A=1\r\n"
-        "export B = two words # and a comment\n"
+        "export B = two words  # and a comment\n"
         "C='$not # expanded \\n'\n"
         'D="a \\"quote\\"\\nand # more" # comment\n'
         "E=a#b\n"
