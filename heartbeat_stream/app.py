@@ -89,8 +89,12 @@ class Worker:
 
         Raises :class:`CommandError` where the cluster is not fit for it.
         """
-        partitions, dead_letter_partitions = await self._prepare_topics()
-        await self.producer.start()
+        try:
+            partitions, dead_letter_partitions = await self._prepare_topics()
+            await self.producer.start()
+        except BaseException:
+            await self.producer.stop()  # or it complains that nobody did
+            raise
         self._build(partitions, dead_letter_partitions)
         await self.app.start()
 
