@@ -242,7 +242,7 @@ class Settings:
         "its own in it, and a restarted one finds its own again.",
     )
     checkpoint_ms: int = _worker(
-        "2000",
+        "5000",
         kinds.milliseconds(100, 600_000),
         "How often state is made durable and offsets are committed.",
     )

@@ -70,13 +70,6 @@ class RoomDelta:
         return len(self._rooms)
 
     def encode(self, start: int, stop: int) -> list[OutRecord]:
-        records = []
-        for room in self._rooms[start:stop]:
-            setattr(room, self.flag, False)
-            records.append(OutRecord(room.key, encode(self._entry(room))))
-        return records
-
-    def _entry(self, room: Room) -> Stored | Written:
         raise NotImplementedError
 
     def undo(self) -> None:
@@ -93,8 +86,12 @@ class ChangedDelta(RoomDelta):
 
     flag = "changed"
 
-    def _entry(self, room: Room) -> Stored:
-        return room.stored()
+    def encode(self, start: int, stop: int) -> list[OutRecord]:
+        records = []
+        for room in self._rooms[start:stop]:
+            room.changed = False
+            records.append(OutRecord(room.key, encode(room.stored())))
+        return records
 
 
 class SettledDelta(RoomDelta):
@@ -102,8 +99,13 @@ class SettledDelta(RoomDelta):
 
     flag = "settled"
 
-    def _entry(self, room: Room) -> Written:
-        return Written(room.written_at, room.written_ts)
+    def encode(self, start: int, stop: int) -> list[OutRecord]:
+        records = []
+        for room in self._rooms[start:stop]:
+            room.settled = False
+            written = Written(room.written_at, room.written_ts)
+            records.append(OutRecord(room.key, encode(written)))
+        return records
 
 
 class TombstoneDelta:

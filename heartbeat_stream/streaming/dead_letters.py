@@ -55,7 +55,7 @@ class DeadLetters:
 
 def cut(record: OutRecord) -> OutRecord:
     """Half of a dead letter that is too large for its topic, and how long it was."""
-    key, value, headers = record
+    key, value, headers = record.key, record.value, record.headers or []
     largest = max(len(key or b""), len(value or b""))
     if not any(name == _CUT_MARK for name, _ in headers):
         headers = [*headers, (_CUT_MARK, b"%d" % len(value or b""))]
