@@ -56,10 +56,10 @@ logger = logging.getLogger(__name__)
 #: How often due rooms are looked for. Part of the second within which a due room is written.
 DRAIN_INTERVAL_S = 0.05
 HOUSEKEEPING_INTERVAL_S = 0.5
-#: How long Faust may take to end once everything is durable; it is cut off then.
 #: Rooms and heartbeats are not the collector's to see, and what else is made of a batch leaves no
 #: cycles: looking for those more rarely is a few percent of the worker's time.
 _GC_THRESHOLDS = (50_000, 20, 50)
+#: How long Faust may take to end once everything is durable; it is cut off then.
 _FAUST_STOP_S = 5.0
 
 
