@@ -1,4 +1,4 @@
-"""`init` and `check` as a user runs them, against the embedded broker and PostgreSQL."""
+"""`init` and `check` as a user runs them, against real brokers and the embedded PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,24 +14,31 @@ from typing import Any
 
 import asyncpg
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient
 
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.topic_admin import describe_topics, ensure_topics, kafka_admin
 from heartbeat_stream.streaming.topics import TopicSpec, all_topics
+from tests.support.world import Cluster
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def run(on_stack: dict[str, str], tmp_path: Path) -> Run:
+def environ(cluster: Cluster, on_stack: dict[str, str]) -> dict[str, str]:
+    """The variables of a worker on the embedded servers, and of one on Apache Kafka."""
+    return {**on_stack, "HEARTBEAT_BROKERS": cluster.bootstrap_servers}
+
+
+@pytest.fixture
+def run(environ: dict[str, str], tmp_path: Path) -> Run:
     """Runs the program in its own directory, on the stack; arguments are variables to change."""
 
     def run(command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         changed = {f"HEARTBEAT_{name}": value for name, value in variables.items()}
         return subprocess.run(
             [sys.executable, "-m", "heartbeat_stream", command],
-            env={**os.environ, **on_stack, **changed},
+            env={**os.environ, **environ, **changed},
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -42,9 +49,9 @@ def run(on_stack: dict[str, str], tmp_path: Path) -> Run:
     return run
 
 
-def execute(on_stack: dict[str, str], *statements: str) -> None:
+def execute(environ: dict[str, str], *statements: str) -> None:
     async def work() -> None:
-        connection = await asyncpg.connect(on_stack["HEARTBEAT_DATABASE_URL"])
+        connection = await asyncpg.connect(environ["HEARTBEAT_DATABASE_URL"])
         try:
             for statement in statements:
                 await connection.execute(statement)
@@ -55,9 +62,9 @@ def execute(on_stack: dict[str, str], *statements: str) -> None:
 
 
 def with_admin(
-    on_stack: dict[str, str], work: Callable[[AIOKafkaAdminClient, Settings], Awaitable[Any]]
+    environ: dict[str, str], work: Callable[[AIOKafkaAdminClient, Settings], Awaitable[Any]]
 ) -> Any:
-    settings = Settings.load(on_stack)
+    settings = Settings.load(environ)
 
     async def connected() -> Any:
         async with kafka_admin(settings) as admin:
@@ -84,15 +91,15 @@ def closed_port() -> int:
 
 @pytest.mark.parametrize("keyed", ["false", "true"])
 def test_init_creates_what_a_worker_needs_and_check_agrees(
-    run: Run, on_stack: dict[str, str], keyed: str
+    run: Run, environ: dict[str, str], keyed: str
 ) -> None:
-    app = on_stack["HEARTBEAT_APP_ID"]
+    app = environ["HEARTBEAT_APP_ID"]
     first = run("init", PARTITIONS="3", SOURCE_KEYED=keyed)
     assert (first.returncode, first.stderr) == (0, "")
     internal = [f"{app}-latest-changelog", f"{app}-last_written_at-changelog"]
     if keyed == "false":
         internal.insert(0, f"{app}-heartbeats-repartition")
-    names = [on_stack["HEARTBEAT_TOPIC"], on_stack["HEARTBEAT_DEAD_LETTER_TOPIC"], *internal]
+    names = [environ["HEARTBEAT_TOPIC"], environ["HEARTBEAT_DEAD_LETTER_TOPIC"], *internal]
     wanted = [f"topic {name}, 3 partitions" for name in names] + [f"table {app}"]
     assert first.stdout.splitlines() == [f"created  {text}" for text in wanted]
 
@@ -106,21 +113,21 @@ def test_init_creates_what_a_worker_needs_and_check_agrees(
     assert len(lines(done, "ok")) == len(names) + 4
 
 
-def test_init_gives_the_topics_their_configuration(run: Run, on_stack: dict[str, str]) -> None:
-    assert run("init", REPARTITION_RETENTION_MS="123456").returncode == 0
+def test_init_gives_the_topics_their_configuration(run: Run, environ: dict[str, str]) -> None:
+    assert run("init", REPARTITION_RETENTION_MS="999999999999").returncode == 0
 
     async def describe(admin: AIOKafkaAdminClient, settings: Settings) -> Any:
         return await describe_topics(admin, [spec.name for spec in all_topics(settings, {})])
 
-    app = on_stack["HEARTBEAT_APP_ID"]
-    topics = with_admin(on_stack, describe)
-    assert topics[f"{app}-heartbeats-repartition"].retention_ms == 123456
+    app = environ["HEARTBEAT_APP_ID"]
+    topics = with_admin(environ, describe)
+    assert topics[f"{app}-heartbeats-repartition"].retention_ms == 999999999999
     assert topics[f"{app}-latest-changelog"].config["cleanup.policy"] == "compact"
-    assert topics[on_stack["HEARTBEAT_DEAD_LETTER_TOPIC"]].retention_ms == -1
+    assert topics[environ["HEARTBEAT_DEAD_LETTER_TOPIC"]].retention_ms == -1
 
 
 def test_the_repartition_topic_keeps_records_as_long_as_a_source_that_exists(
-    run: Run, on_stack: dict[str, str]
+    run: Run, environ: dict[str, str]
 ) -> None:
     async def create(admin: AIOKafkaAdminClient, settings: Settings) -> None:
         config = {"retention.ms": "999999999999"}
@@ -130,26 +137,26 @@ def test_the_repartition_topic_keeps_records_as_long_as_a_source_that_exists(
         name = f"{settings.app_id}-heartbeats-repartition"
         return (await describe_topics(admin, [name]))[name].retention_ms
 
-    with_admin(on_stack, create)
+    with_admin(environ, create)
     assert run("init").returncode == 0
-    assert with_admin(on_stack, retention) == 999999999999
+    assert with_admin(environ, retention) == 999999999999
 
 
-def test_two_inits_at_once_do_not_hinder_each_other(on_stack: dict[str, str]) -> None:
+def test_two_inits_at_once_do_not_hinder_each_other(environ: dict[str, str]) -> None:
     async def twice(admin: AIOKafkaAdminClient, settings: Settings) -> list[list[str]]:
         specs = all_topics(settings, {})
         return await asyncio.gather(*(ensure_topics(admin, specs) for _ in range(2)))
 
-    one, other = with_admin(on_stack, twice)
-    names = [spec.name for spec in all_topics(Settings.load(on_stack), {})]
+    one, other = with_admin(environ, twice)
+    names = [spec.name for spec in all_topics(Settings.load(environ), {})]
     assert sorted(one + other) == sorted(names)
 
 
 def test_init_does_not_mend_a_table_but_says_what_is_wrong(
-    run: Run, on_stack: dict[str, str]
+    run: Run, environ: dict[str, str]
 ) -> None:
-    table = on_stack["HEARTBEAT_TABLE"]
-    execute(on_stack, f"CREATE TABLE {table} (hotel_id smallint, room_id text)")
+    table = environ["HEARTBEAT_TABLE"]
+    execute(environ, f"CREATE TABLE {table} (hotel_id smallint, room_id text)")
     done = run("init")
     assert done.returncode == 1
     assert f"exists   table {table}" in done.stdout
@@ -183,7 +190,7 @@ def test_without_a_database(run: Run, command: str) -> None:
 # --- check
 
 
-def test_check_changes_nothing(run: Run, on_stack: dict[str, str], tmp_path: Path) -> None:
+def test_check_changes_nothing(run: Run, environ: dict[str, str], tmp_path: Path) -> None:
     before = run("check")
     assert before.returncode == 1
     assert not (tmp_path / "data").exists()
@@ -192,31 +199,33 @@ def test_check_changes_nothing(run: Run, on_stack: dict[str, str], tmp_path: Pat
     async def existing(admin: AIOKafkaAdminClient, settings: Settings) -> Any:
         return await describe_topics(admin, [spec.name for spec in all_topics(settings, {})])
 
-    assert with_admin(on_stack, existing) == {}
+    assert with_admin(environ, existing) == {}
 
 
-def test_check_finds_the_missing_topic_and_table(run: Run, on_stack: dict[str, str]) -> None:
+def test_check_finds_the_missing_topic_and_table(run: Run, environ: dict[str, str]) -> None:
     failed = lines(run("check"), "FAIL")
     assert len(failed) == 3
     for name in ("HEARTBEAT_TOPIC", "HEARTBEAT_DEAD_LETTER_TOPIC", "HEARTBEAT_TABLE"):
-        assert any(on_stack[name] in line and "heartbeat-stream init" in line for line in failed)
+        assert any(environ[name] in line and "heartbeat-stream init" in line for line in failed)
 
 
 def test_check_finds_changelogs_that_are_not_partitioned_like_the_source(
-    run: Run, on_stack: dict[str, str]
+    run: Run, environ: dict[str, str]
 ) -> None:
-    app = on_stack["HEARTBEAT_APP_ID"]
+    app = environ["HEARTBEAT_APP_ID"]
 
     async def create(admin: AIOKafkaAdminClient, settings: Settings) -> None:
-        await admin.create_topics(
+        compact = {"cleanup.policy": "compact"}
+        await ensure_topics(
+            admin,
             [
-                NewTopic(settings.topic, 3, 1),
-                NewTopic(f"{app}-latest-changelog", 2, 1),
-                NewTopic(f"{app}-last_written_at-changelog", 3, 1),
-            ]
+                TopicSpec(settings.topic, 3, 1),
+                TopicSpec(f"{app}-latest-changelog", 2, 1, compact),
+                TopicSpec(f"{app}-last_written_at-changelog", 3, 1, compact),
+            ],
         )
 
-    with_admin(on_stack, create)
+    with_admin(environ, create)
     assert run("init", SOURCE_KEYED="true").returncode == 0
     done = run("check", SOURCE_KEYED="true")
     assert done.returncode == 1
@@ -224,11 +233,11 @@ def test_check_finds_changelogs_that_are_not_partitioned_like_the_source(
     assert failed.startswith(f"topic {app}-latest-changelog has 2 partitions and ")
 
 
-def test_check_finds_a_wrong_column_and_a_missing_key(run: Run, on_stack: dict[str, str]) -> None:
+def test_check_finds_a_wrong_column_and_a_missing_key(run: Run, environ: dict[str, str]) -> None:
     assert run("init").returncode == 0
-    table = on_stack["HEARTBEAT_TABLE"]
+    table = environ["HEARTBEAT_TABLE"]
     execute(
-        on_stack,
+        environ,
         f"ALTER TABLE {table} DROP CONSTRAINT {table}_pkey",
         f"ALTER TABLE {table} ALTER ts_ms TYPE integer",
     )
@@ -261,11 +270,11 @@ def test_check_finds_a_data_directory_that_cannot_be_written(run: Run, tmp_path:
 
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="the kernel lists no locks here")
 def test_check_names_the_worker_that_uses_the_data_directory(
-    run: Run, on_stack: dict[str, str]
+    run: Run, environ: dict[str, str]
 ) -> None:
     assert run("init").returncode == 0
-    app = on_stack["HEARTBEAT_APP_ID"]
-    used, free = (Path(on_stack["HEARTBEAT_DATA_DIR"]) / app / f"worker-{n}" for n in (0, 1))
+    app = environ["HEARTBEAT_APP_ID"]
+    used, free = (Path(environ["HEARTBEAT_DATA_DIR"]) / app / f"worker-{n}" for n in (0, 1))
     for directory in (used, free):
         directory.mkdir(parents=True)
         (directory / "lock").touch()
