@@ -32,7 +32,8 @@ def _ssl_context(settings: Settings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=settings.kafka_ca_file)
     except OSError as error:  # ssl.SSLError is one
-        raise _unusable("HEARTBEAT_KAFKA_CA_FILE", settings.kafka_ca_file, error) from error
+        wants = "want certificates in PEM form"
+        raise _unusable("HEARTBEAT_KAFKA_CA_FILE", settings.kafka_ca_file, error, wants) from error
     if settings.kafka_cert_file is not None and settings.kafka_key_file is not None:
         try:
             # An encrypted key would have OpenSSL ask for its password on the terminal.
@@ -42,7 +43,8 @@ def _ssl_context(settings: Settings) -> ssl.SSLContext:
         except OSError as error:
             where = f"{settings.kafka_cert_file} and {settings.kafka_key_file}"
             names = "HEARTBEAT_KAFKA_CERT_FILE and HEARTBEAT_KAFKA_KEY_FILE"
-            raise _unusable(names, where, error) from error
+            wants = "want PEM, the key not encrypted and that of the certificate"
+            raise _unusable(names, where, error, wants) from error
     return context
 
 
@@ -50,8 +52,9 @@ def _no_password() -> str:
     return ""
 
 
-def _unusable(variables: str, where: object, error: OSError) -> SettingsError:
-    reason = getattr(error, "reason", None) or error.strerror or "no certificate in PEM form"
+def _unusable(variables: str, where: object, error: OSError, wants: str) -> SettingsError:
+    # OpenSSL's own words, as "PEM lib", help nobody.
+    reason = wants if isinstance(error, ssl.SSLError) else error.strerror
     return SettingsError(f"{variables}: {where} cannot be used: {reason}")
 
 
