@@ -9,10 +9,13 @@ Written against faust-streaming 0.15.3. ``tests/kafka/test_offsets.py`` proves t
 come of it, and breaks where Faust changes one of the private methods overridden here.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
+from aiokafka.errors import KafkaError
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP, AppT, ConsumerMessage, Message
 
@@ -179,6 +182,11 @@ class PositionThread(AIOKafkaConsumerThread):
         records = await super()._fetch_records(consumer, *args, **kwargs)
         self.consumer.note_fetched(records, consumer)  # type: ignore[attr-defined]
         return records
+
+    async def on_thread_stop(self) -> None:
+        # With the broker away, aiokafka lets out that it has cancelled its own fetches.
+        with suppress(asyncio.CancelledError, KafkaError):
+            await super().on_thread_stop()
 
 
 class BatchTransport(Transport):

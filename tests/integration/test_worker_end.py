@@ -5,7 +5,6 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from heartbeat_stream.core.heartbeat import Heartbeat
 from heartbeat_stream.local.broker import Broker
 from heartbeat_stream.local.fleet import Fleet
 from heartbeat_stream.local.process import free_port
+from tests.support.brokers import on_embedded
 from tests.support.oracle import Oracle, now_ms
 from tests.support.wait import wait_until_async
 from tests.support.worker import Worker
@@ -118,6 +118,7 @@ async def test_a_signal_while_it_joins_the_group(world: World) -> None:
     assert time.monotonic() - started < 10
 
 
+@on_embedded
 async def test_without_a_broker_it_gives_up_and_says_what_to_do(world: World) -> None:
     world.set(brokers=f"127.0.0.1:{free_port()}", startup_timeout_ms=1_000)
     worker = world.start_worker()
@@ -127,6 +128,7 @@ async def test_without_a_broker_it_gives_up_and_says_what_to_do(world: World) ->
     assert "Traceback" not in worker.log_text()
 
 
+@on_embedded
 async def test_a_signal_while_it_waits_for_a_broker(world: World) -> None:
     world.set(brokers=f"127.0.0.1:{free_port()}")
     worker = world.start_worker()
@@ -154,7 +156,8 @@ async def test_a_worker_that_cannot_go_on_says_so_and_fails(world: World) -> Non
     assert str(tables / "latest-0") in worker.log_text()
 
 
-async def test_the_broker_goes_away_for_good(tmp_path: Path, world: World) -> None:
+@on_embedded
+async def test_the_broker_goes_away_for_good(world: World) -> None:
     with Broker() as broker:
         world.set(
             brokers=broker.bootstrap_servers,
@@ -169,5 +172,6 @@ async def test_the_broker_goes_away_for_good(tmp_path: Path, world: World) -> No
     assert (await worker.get("/health/live"))[0] == 200
     started = time.monotonic()
     worker.terminate()
-    await worker.ended()
+    assert await worker.ended() == 0
     assert time.monotonic() - started < 15
+    assert "Traceback" not in worker.log_text()

@@ -20,6 +20,9 @@ from tests.support.world import Cluster, World, running_workers
 SESSION_TIMEOUT_OF_OTHERS_MS = 6_000
 SESSION_TIMEOUT_MS = 3_000
 
+#: For a test that has nothing to gain from being run on both.
+on_embedded = pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+
 
 @pytest.fixture(scope="session")
 def apache_kafka() -> Iterator[Cluster]:
