@@ -52,7 +52,8 @@ _decode_candidate = msgspec.json.Decoder(Candidate).decode
 
 class Merged(msgspec.Struct):
     """What became of a batch. ``missed`` holds, of each room that memory did not know, the newest
-    candidate: the caller looks the rooms up and hands both to :meth:`Shard.admit`."""
+    candidate: the caller looks the rooms up and hands both to :meth:`Shard.admit`. ``stale`` counts
+    the records that were no newer than what memory, or the batch so far, knew of their room."""
 
     rejected: list[tuple[Record, Rejected]]
     missed: dict[bytes, Candidate]
@@ -219,12 +220,10 @@ def merge(shard: Shard, records: Sequence[Record], bounds: Bounds, now: int) -> 
                 rejected.append((record, _wrong_key(heartbeat)))
                 continue
             known = missed.get(key)
-            if known is None:
+            if known is None or heartbeat.ts_ms > known.heartbeat.ts_ms:
                 missed[key] = Candidate(heartbeat, partition, record.offset)
             else:
                 stale += 1
-                if heartbeat.ts_ms > known.heartbeat.ts_ms:
-                    missed[key] = Candidate(heartbeat, partition, record.offset)
             continue
         newest = room.newest
         if heartbeat.room_id != newest.room_id or heartbeat.hotel_id != newest.hotel_id:
@@ -268,12 +267,10 @@ def merge_forwarded(shard: Shard, records: Sequence[Record], now: int) -> Merged
                 rejected.append((record, _wrong_key(heartbeat)))
                 continue
             known = missed.get(key)
-            if known is None:
+            if known is None or heartbeat.ts_ms > known.heartbeat.ts_ms:
                 missed[key] = candidate
             else:
                 stale += 1
-                if heartbeat.ts_ms > known.heartbeat.ts_ms:
-                    missed[key] = candidate
             continue
         if heartbeat.ts_ms <= room.newest.ts_ms:
             stale += 1

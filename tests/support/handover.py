@@ -122,18 +122,22 @@ class Cluster:
         self.owner[partition] = to
         self._load(partition)
 
-    def crash(self, worker: int, lands: bool) -> None:
-        """Also what was in flight is lost, whether or not it landed."""
+    def crash(self, worker: int, *, lands: bool, kept: int) -> None:
+        """Also what was in flight is lost, whether or not it landed.
+
+        ``kept`` says what of a checkpoint was still made: see the worker's.
+        """
+        owned = [partition for partition, owner in self.owner.items() if owner == worker]
+        self.workers[worker].checkpoint(owned, kept)
         for flight in [flight for flight in self.flights if flight.worker == worker]:
             self.flights.remove(flight)
             if lands:
                 for row in flight.batch.rows:
                     self._land(row)
         self.workers[worker] = self._new_worker()
-        for partition, owner in self.owner.items():
-            if owner == worker:
-                self.crashes[partition] += 1
-                self._load(partition)
+        for partition in owned:
+            self.crashes[partition] += 1
+            self._load(partition)
 
     # --------------------------------------------------------------------------------------------
 

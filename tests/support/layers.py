@@ -25,6 +25,7 @@ from heartbeat_stream.jobs.heartbeat_tables import (
 
 ANY_TIME = Bounds(0, 2**60)
 HOTEL = 7
+ALL_OF_IT = -1
 IN_FLIGHT = (Phase.FLIGHT, Phase.FLIGHT_NEWER)
 
 
@@ -130,14 +131,18 @@ class Worker:
 
     # -- state becomes durable -------------------------------------------------------------------
 
-    def checkpoint(self, partitions: Iterable[int] | None = None) -> None:
+    def checkpoint(self, partitions: Iterable[int] | None = None, kept: int = ALL_OF_IT) -> None:
+        """``kept`` has two bits for each partition, for the two tables: where one is 0, a crash
+        came before that part."""
         for partition in self.shards if partitions is None else partitions:
             shard = self.shards[partition]
             no_table: Any = None
-            for delta, table in (
-                (ChangedDelta(no_table, shard), self.tables.latest),
-                (SettledDelta(no_table, shard), self.tables.written),
+            for part, delta, table in (
+                (2 * partition, ChangedDelta(no_table, shard), self.tables.latest),
+                (2 * partition + 1, SettledDelta(no_table, shard), self.tables.written),
             ):
+                if not kept >> part & 1:
+                    continue
                 for record in delta.encode(0, len(delta)):
                     assert record.key is not None
                     assert record.value is not None

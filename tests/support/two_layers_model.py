@@ -14,7 +14,8 @@ from tests.support.layers import Settings
 
 @dataclass
 class ModelRoom:
-    #: Arrival and ``ts_ms`` of every heartbeat that was the greatest when it arrived.
+    #: Arrival and ``ts_ms`` of the heartbeats that were the greatest when they arrived, from the
+    #: first one on that is, or was, the first new one.
     accepted: list[tuple[int, int]] = field(default_factory=list)
     written_at: float = -math.inf
     written_ts: float = -math.inf
@@ -46,7 +47,7 @@ class Model:
         self.rooms: dict[str, ModelRoom] = {}
         self.buffer: list[str] = []
         self._count = 0
-        self._checkpoint: dict[str, ModelRoom] = {}
+        self._durable: dict[str, ModelRoom] = {}
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -60,6 +61,7 @@ class Model:
         if ts > room.newest:
             if not room.pending:
                 self._begin_to_wait(room)
+                room.accepted = []
             room.accepted.append((self.now, ts))
             self._look()
 
@@ -74,6 +76,8 @@ class Model:
         assert room.in_flight is not None
         room.written_at, room.written_ts = self.now, room.in_flight
         room.in_flight, room.at_once = None, False
+        if room.pending:
+            room.accepted = [one for one in room.accepted if one[1] > room.written_ts]
         self._begin_to_wait(room)
         self._look()
 
@@ -81,17 +85,34 @@ class Model:
         self.rooms[name].in_flight = None
 
     def checkpoint(self) -> None:
-        self._checkpoint = copy.deepcopy(self.rooms)
+        self.begin_checkpoint(set(self.rooms), set(self.rooms))
+
+    def begin_checkpoint(self, latest_of: set[str], written_of: set[str]) -> None:
+        """Of these rooms the newest heartbeat becomes durable, and of those the last write.
+
+        They differ where a crash comes in the middle of a checkpoint.
+        """
+        for name, room in self.rooms.items():
+            durable = self._durable.setdefault(name, ModelRoom())
+            if name in latest_of:
+                # What came between the two is not kept.
+                durable.accepted = [(room.accepted[0][0], room.accepted[-1][1])]
+            if name in written_of and room.written_ts > -math.inf:
+                durable.written_at, durable.written_ts = room.written_at, room.written_ts
 
     def restart(self, order: list[str]) -> None:
-        """Start from the last checkpoint; ``order`` is that in which the rooms are read from it."""
-        self.rooms = copy.deepcopy(self._checkpoint)
+        """Start from what is durable; ``order`` is that in which the rooms are read from it.
+
+        A room of which no heartbeat is durable is not known, whatever its last write.
+        """
+        self.rooms = {
+            name: copy.deepcopy(self._durable[name])
+            for name in order
+            if name in self._durable and self._durable[name].accepted
+        }
         self.buffer = []
-        for name in order:
-            if name in self.rooms:
-                room = self.rooms[name]
-                room.in_flight, room.at_once = None, False
-                self._begin_to_wait(room)
+        for room in self.rooms.values():
+            self._begin_to_wait(room)
         self._look()
 
     # -- what is the case ------------------------------------------------------------------------

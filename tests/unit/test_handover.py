@@ -42,7 +42,7 @@ def step(cluster: Cluster, what: int, how: int, ts: int) -> Heartbeat | None:
         event(f"handed over {'well' if well else 'badly'}")
         cluster.hand_over(partition, worker, well=well, answers=ts % 2 > 0)
     else:
-        cluster.crash(worker, lands=ts % 2 > 0)
+        cluster.crash(worker, lands=ts % 2 > 0, kept=ts // 2 % 16)
     return None
 
 

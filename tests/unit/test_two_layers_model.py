@@ -47,7 +47,10 @@ class Checkpoint(NamedTuple):
 
 
 class Crash(NamedTuple):
+    """``kept`` says what of a checkpoint was still made: see the worker's."""
+
     after: int
+    kept: int
 
 
 class Forget(NamedTuple):
@@ -68,7 +71,7 @@ def step_of(what: int, how: int, ts: int) -> Step:
         return WriteDue(after, LIMITS[how % len(LIMITS)])
     if what < 13:
         return Answer(after, how, lands=ts % 4 > 0)
-    return (Checkpoint(after), Forget(after), Crash(after))[what - 13]
+    return (Checkpoint(after), Forget(after), Crash(after, how % 16))[what - 13]
 
 
 def steps_of(code: bytes) -> list[Step]:
@@ -124,6 +127,11 @@ class Both:
                 self.not_committed.clear()
             case Crash():
                 self.in_flight.clear()
+                self.worker.checkpoint(kept=step.kept)
+                self.model.begin_checkpoint(
+                    {room for room in ROOMS if step.kept >> 2 * PARTITION[room] & 1},
+                    {room for room in ROOMS if step.kept >> 2 * PARTITION[room] + 1 & 1},
+                )
                 self.worker = self.start()
                 self.model.restart(SCAN_ORDER)
                 for again in self.not_committed:
