@@ -178,6 +178,24 @@ class PositionThread(AIOKafkaConsumerThread):
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS
         return consumer
 
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        offsets: Mapping[TP, int] = await self.call_thread(self._seek_to_committed)
+        return offsets
+
+    async def _seek_to_committed(self) -> Mapping[TP, int | None]:
+        """Also back to the start where nothing is committed yet.
+
+        A fetch that a rebalance interrupts has moved the position, and its records went nowhere.
+        aiokafka leaves such a partition where it is if it has no committed offset; the records
+        would be lost, and the position be committed in the end.
+        """
+        consumer = self._ensure_consumer()
+        offsets: Mapping[TP, int | None] = await consumer.seek_to_committed()
+        never = [tp for tp, offset in offsets.items() if not offset]
+        if never:
+            await consumer.seek_to_beginning(*never)
+        return offsets
+
     async def _fetch_records(self, consumer: Any, *args: Any, **kwargs: Any) -> Any:
         records = await super()._fetch_records(consumer, *args, **kwargs)
         self.consumer.note_fetched(records, consumer)  # type: ignore[attr-defined]
