@@ -1,6 +1,7 @@
 """The port of the web view: taken when the worker starts, and never let go before it ends."""
 
 import errno
+import os
 import socket
 
 from heartbeat_stream.commands import CommandError
@@ -32,9 +33,10 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def _wrong(host: str, port: int, exc: OSError) -> str:
+    reason = os.strerror(exc.errno) if exc.errno else str(exc)
     if exc.errno in (errno.EADDRINUSE, errno.EACCES):
         return (
-            f"HEARTBEAT_WEB_PORT={port}: cannot listen on {host}:{port} ({exc.strerror}): set "
+            f"HEARTBEAT_WEB_PORT={port}: cannot listen on {host}:{port} ({reason}): set "
             "another port, or none for the next free one"
         )
-    return f"HEARTBEAT_WEB_HOST={host}: cannot listen there ({exc.strerror}): set another address"
+    return f"HEARTBEAT_WEB_HOST={host}: cannot listen there ({reason}): set another address"
