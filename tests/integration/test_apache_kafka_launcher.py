@@ -12,16 +12,15 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
+from heartbeat_stream.local.apache_kafka import ApacheKafka, MissingTool, jars
 from heartbeat_stream.local.process import children_of
-from tests.support import apache_kafka_jars, kafka_admin
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.apache_kafka_jars import MissingTool
+from tests.support import kafka_admin
 from tests.support.wait import process_runs, wait_until
 
 GONE_SECONDS = 15.0
 STARTS_ONE_AND_WAITS = """
 import sys
-from tests.support.apache_kafka import ApacheKafka
+from heartbeat_stream.local.apache_kafka import ApacheKafka
 with ApacheKafka() as kafka:
     print(kafka.nodes[0].directory.parent, flush=True)
     sys.stdin.read()
@@ -177,9 +176,9 @@ def test_a_missing_java_and_a_missing_maven_are_named(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(MissingTool, match="needs Java 17 or newer, none is on the PATH"):
-        apache_kafka_jars.java()
+        jars.java()
     with pytest.raises(MissingTool, match="no mvn on the PATH"):
-        apache_kafka_jars.kafka_jars()
+        jars.kafka_jars()
 
 
 def test_an_old_java_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -189,4 +188,4 @@ def test_an_old_java_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     old.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MissingTool, match="needs Java 17 or newer, the one in JAVA_HOME is 11"):
-        apache_kafka_jars.java()
+        jars.java()

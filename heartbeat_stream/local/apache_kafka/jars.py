@@ -1,6 +1,7 @@
 """Gets Apache Kafka by its Maven coordinates, once, into a cache folder.
 
-What it consists of stands in tests/kafka/pom.xml. Where Maven gets it from is Maven's own setting.
+What it consists of stands in pom.xml beside this file. Where Maven gets it from is Maven's own
+setting.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-PROJECT = Path(__file__).parents[1] / "kafka" / "pom.xml"
+PROJECT = Path(__file__).with_name("pom.xml")
 LOGGING = PROJECT.with_name("log4j2.properties")
 JAVA_AT_LEAST = 17
 MAVEN_SECONDS = 600
@@ -26,7 +27,7 @@ class MissingTool(RuntimeError):
 
 
 def kafka_version() -> str:
-    """The version that the tests run."""
+    """The version that is run."""
     match = re.search(r"<kafka\.version>(.+?)</kafka\.version>", PROJECT.read_text())
     assert match is not None
     return match.group(1)
