@@ -23,6 +23,7 @@ from heartbeat_stream.jobs.heartbeat_tables import (
     written_version,
 )
 from heartbeat_stream.jobs.heartbeats import HeartbeatJob
+from heartbeat_stream.loop_monitor import LoopMonitor
 from heartbeat_stream.metrics import worker_metrics
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.sinks.postgres import PostgresSink, Table
@@ -80,6 +81,8 @@ class Worker:
         self.outbox = Outbox(self.producer)
         self.sink = PostgresSink(postgres_settings(settings), Table.parse(settings.table))
         self.reader = ChangelogReader(connection)
+        self.loop_monitor = LoopMonitor()
+        self._monitoring = asyncio.create_task(self.loop_monitor.run())
         self.metrics = worker_metrics(self)
         self.app: EngineApp
         self.engine: Engine

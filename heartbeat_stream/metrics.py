@@ -92,6 +92,10 @@ class WorkerCollector:
                 "Changelog records of the last checkpoint.",
                 checkpointer.last_rows,
             ),
+            "heartbeat_loop_stall_seconds_max": (
+                "Longest time within the last minute for which the event loop was held up.",
+                worker.loop_monitor.longest(),
+            ),
         }
         for metric, (meaning, value) in gauges.items():
             yield GaugeMetricFamily(metric, meaning, value=value)
