@@ -18,9 +18,6 @@ def check_data_directory(settings: Settings) -> Iterator[Finding]:
     root = settings.data_dir
     shown = f"data directory {root}"
     advice = "set HEARTBEAT_DATA_DIR to a directory that this user may write"
-    if root.exists() and not root.is_dir():
-        yield fail(f"{shown} is a file: {advice}")
-        return
     existing = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
     reason = _not_writable(existing)
     if reason is not None:

@@ -99,6 +99,19 @@ def test_kafka_tells_the_retention_that_nobody_set(do: Callable[[Work], Any]) ->
     assert source.min_insync_replicas is not None
 
 
+def test_a_source_that_init_creates_counts_for_the_repartition_topic(
+    do: Callable[[Work], Any], environ: dict[str, str], tmp_path: Path
+) -> None:
+    """The source keeps records for as long as the cluster has it, which is longer than this."""
+    environ = {**environ, "HEARTBEAT_REPARTITION_RETENTION_MS": "1000"}
+    assert program("init", environ, tmp_path)[0] == 0
+    topics = do(described)
+    source = topics[environ["HEARTBEAT_TOPIC"]]
+    repartition = topics[f"{environ['HEARTBEAT_APP_ID']}-heartbeats-repartition"]
+    assert source.retention_ms != 1000
+    assert repartition.retention_ms == source.retention_ms
+
+
 def test_the_configuration_is_kafkas_after_init(
     do: Callable[[Work], Any], environ: dict[str, str], tmp_path: Path
 ) -> None:
