@@ -71,7 +71,7 @@ class Worker:
         self, settings: Settings, directory: DataDirectory, web_socket: socket.socket
     ) -> None:
         self.settings = settings
-        self.clock = Clock()
+        self.clock = Clock(not_before_ms=directory.last_time_ms())
         self.directory = directory
         self.web_socket = web_socket
         connection = {"bootstrap_servers": list(settings.brokers), **kafka_auth(settings)}
@@ -148,6 +148,7 @@ class Worker:
 
     async def _keep_house(self) -> None:
         self.clock.check()
+        self.directory.note_time(self.clock.now_ms())
         self.job.keep_house()
 
     async def _checkpoints(self) -> None:

@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 _NOTABLE_STEP_MS = 1000
+#: An earlier run that was further ahead than a day had a wrong clock, not this one.
+_TRUSTED_LEAD_MS = 24 * 3_600_000
 
 
 class Clock:
@@ -24,7 +26,14 @@ class Clock:
     def __init__(self, not_before_ms: int = 0) -> None:
         """``not_before_ms`` is a time that has certainly passed, from an earlier run, say."""
         wall = time.time_ns() // 1_000_000
-        if wall < not_before_ms:
+        if not_before_ms - wall > _TRUSTED_LEAD_MS:
+            logger.warning(
+                "an earlier run's clock was %d ms ahead of the system clock: that is too much to "
+                "go by it",
+                not_before_ms - wall,
+            )
+            not_before_ms = 0
+        elif wall < not_before_ms:
             logger.warning(
                 "the system clock is %d ms behind a time that this worker has seen: going on from "
                 "there",

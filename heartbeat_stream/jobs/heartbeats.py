@@ -42,6 +42,17 @@ __all__ = ["HeartbeatJob"]
 _MOST_ROUTES = 500_000
 
 
+class TopicGrown(Exception):
+    """The topic has got more partitions than the tables have."""
+
+    def __init__(self, topic: str, partitions: int) -> None:
+        super().__init__(
+            f"the topic {topic} has got more partitions than the {partitions} that the tables "
+            "have, so rooms have moved to partitions where their state is not: set another "
+            "HEARTBEAT_APP_ID, whose tables are then rebuilt from the topic"
+        )
+
+
 class HeartbeatJob:
     """State and agents of the job in one worker."""
 
@@ -89,6 +100,7 @@ class HeartbeatJob:
         self._partitions = partitions
         self._now_ms = now_ms
         self._owned: set[int] = set()
+        self._parked: set[int] = set()
         self._complete: set[int] = set()  # partitions of which all that is pending is in memory
         self._routes: dict[tuple[int, str], tuple[bytes, int]] = {}
 
@@ -122,6 +134,8 @@ class HeartbeatJob:
 
     async def absorb(self, message: Message) -> None:
         """Merge a batch of heartbeats that are keyed by room into the rooms' state."""
+        if message.partition >= self._partitions:
+            raise TopicGrown(message.topic, self._partitions)
         shard = self.shards.get(message.partition)
         if shard is None or message.partition not in self._owned:
             return  # delivered in the moment of a rebalance: it comes again where it belongs
@@ -203,6 +217,7 @@ class HeartbeatJob:
         # Otherwise nobody else has had the partition since we had it: memory is what the tables
         # are, or ahead of them.
         shard.unpark(self._now_ms())
+        self._parked.discard(partition)
 
     def own(self, partition: int) -> None:
         self._owned.add(partition)
@@ -219,6 +234,7 @@ class HeartbeatJob:
 
     def park(self, partition: int) -> None:
         self._owned.discard(partition)
+        self._parked.add(partition)
         shard = self.shards.get(partition)
         if shard is not None:
             shard.park()
@@ -227,12 +243,15 @@ class HeartbeatJob:
         self.park(partition)
         self.shards.pop(partition, None)
         self._complete.discard(partition)
+        self._parked.discard(partition)
         self._evictor.drop(partition)
         self.expiry.drop(partition)
 
     def deltas(self) -> list[Delta]:
         deltas: list[Delta] = []
-        for shard in self.shards.values():
+        for partition, shard in self.shards.items():
+            if partition in self._parked:
+                continue  # what changed since the partition was given up is not ours to write
             deltas.append(ChangedDelta(self._latest, shard))
             deltas.append(SettledDelta(self._written, shard))
             deltas += self.expiry.take(shard)

@@ -7,11 +7,13 @@ The lock is the kernel's: it goes with the process, however that ends.
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["DataDirectory", "DataDirectoryError"]
 
 _MOST_WORKERS = 256
+_CLOCK = "clock"
 
 
 class DataDirectoryError(Exception):
@@ -48,6 +50,23 @@ class DataDirectory:
                 continue
             return cls(path, lock)
         raise DataDirectoryError(f"{_MOST_WORKERS} workers use the data directory {root} already")
+
+    def last_time_ms(self) -> int:
+        """The latest time that a worker in this directory has noted; 0 where there is none."""
+        try:
+            return int((self.path / _CLOCK).read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def note_time(self, now_ms: int) -> None:
+        """Note the worker's time, for a restart under a system clock that was set back meanwhile.
+
+        A disk that does not take it is not worth an error: it only saves from a rare trouble.
+        """
+        with suppress(OSError):
+            new = self.path / f"{_CLOCK}.new"
+            new.write_text(str(now_ms))
+            new.replace(self.path / _CLOCK)
 
     def release(self) -> None:
         os.close(self._lock)

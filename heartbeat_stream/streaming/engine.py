@@ -57,7 +57,7 @@ class StatefulJob(Protocol):
         """The partition belongs to somebody else now: forget it."""
 
     def deltas(self) -> Iterable[Delta]:
-        """What changed since the last call, of every partition that is loaded or parked."""
+        """What changed since the last call, of every partition that is loaded and not parked."""
 
 
 class Engine:

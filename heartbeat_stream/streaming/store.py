@@ -101,6 +101,8 @@ class PartitionStore:
     def __init__(self, path: Path, options: StoreOptions) -> None:
         self.path = path
         self._options = options
+        self._mark = path.with_name(path.name + ".damaged")
+        self._failed = False  # RocksDB refuses every write after one that failed, until reopened
         self._db = self._open()
         self.position = self._read_position()
         self.news = News()
@@ -109,21 +111,27 @@ class PartitionStore:
 
     def _open(self) -> Rdict:
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self._mark.exists():
+            self._complain("it was found damaged before")
+            return self._open_anew()
         try:
             return Rdict(str(self.path), options=self._options.options())
         except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
             if _is_damage(exc):
-                logger.error(
-                    "local state in %s is damaged (%s): it is discarded and rebuilt from the "
-                    "changelog",
-                    self.path,
-                    exc,
-                )
+                self._complain(exc)
                 return self._open_anew()
             raise StoreError(f"cannot open the local state in {self.path}: {exc}") from exc
 
+    def _complain(self, why: object) -> None:
+        logger.error(
+            "local state in %s is damaged (%s): it is discarded and rebuilt from the changelog",
+            self.path,
+            why,
+        )
+
     def _open_anew(self) -> Rdict:
         shutil.rmtree(self.path, ignore_errors=True)
+        self._mark.unlink(missing_ok=True)
         try:
             return Rdict(str(self.path), options=self._options.options())
         except Exception as exc:  # as above
@@ -151,15 +159,27 @@ class PartitionStore:
         self.empty = True
 
     def get(self, key: bytes) -> bytes | None:
-        value: bytes | None = self._db.get(key)
+        (value,) = self.get_many([key])
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of many keys, in their order."""
+        """The values of many keys, in their order.
+
+        Raises :class:`StoreError` where the disk does not give back what was written to it. The
+        copy is marked then, and the next start rebuilds it.
+        """
         if self.empty:
             return [None] * len(keys)
         get = self._db.get
-        return [get(key) for key in keys]
+        try:
+            return [get(key) for key in keys]
+        except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
+            raise self._damaged(exc) from exc
+
+    def _damaged(self, exc: Exception) -> StoreError:
+        if _is_damage(exc):
+            self._mark.touch()
+        return StoreError(f"cannot read the local state in {self.path}: {exc}")
 
     def write(self, changes: Iterable[Change], position: Position | None = None) -> None:
         """Apply changes at once or not at all, and with them the new position, if any.
@@ -178,8 +198,13 @@ class PartitionStore:
         if position is not None:
             put(_POSITION_KEY, msgspec.json.encode(position))
         try:
+            if self._failed:
+                self._db.close()
+                self._db = Rdict(str(self.path), options=self._options.options())
+                self._failed = False
             self._db.write(batch)
         except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
+            self._failed = True
             raise StoreError(f"cannot write the local state in {self.path}: {exc}") from exc
         if position is not None:
             self.position = position
@@ -190,9 +215,12 @@ class PartitionStore:
             "Iterator[tuple[bytes, bytes]]",
             self._db.items(from_key=after if after is not None else b"\1"),
         )
-        for key, value in items:
-            if key != after:
-                yield key, value
+        try:
+            for key, value in items:
+                if key != after:
+                    yield key, value
+        except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
+            raise self._damaged(exc) from exc
 
     def size_bytes(self) -> int:
         """Bytes on disk and in memtables, as RocksDB estimates them."""
