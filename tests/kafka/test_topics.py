@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -51,7 +52,7 @@ def do(environ: dict[str, str]) -> Callable[[Work], Any]:
 def program(command: str, environ: dict[str, str], directory: Path) -> tuple[int, str, str]:
     done = subprocess.run(
         [sys.executable, "-m", "heartbeat_stream", command],
-        env=environ,
+        env={**os.environ, **environ},
         cwd=directory,
         capture_output=True,
         text=True,
