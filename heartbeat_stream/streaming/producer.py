@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -54,6 +55,7 @@ class BatchProducer:
             request_timeout_ms=request_timeout_ms,
             **connection,
         )
+        self._turns: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def start(self) -> None:
         await self._producer.start()
@@ -85,8 +87,15 @@ class BatchProducer:
     ) -> list[tuple[Sequence[OutRecord], asyncio.Future[Any]]]:
         """Hand records to the sender, batch by batch; each with the future of its acknowledgement.
 
-        Waits while the previous batch of the partition is being sent.
+        Waits while earlier batches of the partition are being sent: in turn, since of several that
+        wait at once aiokafka lets those that are overtaken time out far too early.
         """
+        async with self._turns[topic, partition]:
+            return await self._enqueue(topic, partition, records, timestamp_ms)
+
+    async def _enqueue(
+        self, topic: str, partition: int, records: Sequence[OutRecord], timestamp_ms: int | None
+    ) -> list[tuple[Sequence[OutRecord], asyncio.Future[Any]]]:
         sent = []
         start = 0
         while start < len(records):
