@@ -22,7 +22,7 @@ from heartbeat_stream.jobs.heartbeat_tables import (
     latest_version,
     written_version,
 )
-from heartbeat_stream.jobs.heartbeats import HeartbeatJob
+from heartbeat_stream.jobs.heartbeats import HeartbeatJob, TopicGrown
 from heartbeat_stream.loop_monitor import LoopMonitor
 from heartbeat_stream.metrics import worker_metrics
 from heartbeat_stream.settings import Settings
@@ -35,7 +35,7 @@ from heartbeat_stream.streaming.engine import Engine
 from heartbeat_stream.streaming.faust_app import EngineApp, make_app
 from heartbeat_stream.streaming.producer import BatchProducer, Outbox
 from heartbeat_stream.streaming.security import kafka_auth
-from heartbeat_stream.streaming.store import StoreOptions
+from heartbeat_stream.streaming.store import StoreError, StoreOptions
 from heartbeat_stream.streaming.topic_admin import (
     TopicError,
     describe_topics,
@@ -312,7 +312,10 @@ async def _run(settings: Settings, directory: DataDirectory, web_socket: socket.
     crashed = await worker.app.wait_for_stopped(signalled)
     if crashed:
         reason = worker.app.crash_reason
-        logger.error("the worker failed: %r", reason, exc_info=reason)
+        if isinstance(reason, (StoreError, TopicGrown)):
+            logger.error("%s", reason)  # for the operator, who does not need a traceback
+        else:
+            logger.error("the worker failed: %r", reason, exc_info=reason)
     else:
         logger.info("ending: writing what is due and making it durable")
     await worker.finish()
