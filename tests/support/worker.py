@@ -23,6 +23,7 @@ from tests.support.wait import POLL_SECONDS
 READY_SECONDS = 60.0
 END_SECONDS = 30.0
 LOG_LINES = 60
+INHERITED = ("PATH", "PYTHONPATH")
 KILLED = 128 + signal.SIGKILL
 
 _numbers = itertools.count()
@@ -44,7 +45,7 @@ class Worker:
             directory=directory,
             log=self.log,
             environment={
-                "PATH": os.environ.get("PATH", os.defpath),
+                **{name: os.environ[name] for name in INHERITED if name in os.environ},
                 "HOME": str(directory),
                 "LC_ALL": "C.UTF-8",
                 "PYTHONFAULTHANDLER": "1",
