@@ -55,7 +55,8 @@ format: $(STAMP) ## bring the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# requirements.lock is what a worker needs; requirements-dev.lock adds the extras, on the same versions.
+# requirements.lock is what a worker needs; requirements-dev.lock adds the extras, on the same versions;
+# requirements-build.lock is what the image is built with.
 # uv resolves for every platform at once (--universal), which pip cannot; only this target needs it.
 UV_COMPILE = $(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
              --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
@@ -64,6 +65,7 @@ lock: ## both lock files anew; LOCK_ARGS="--upgrade" takes newer versions
 	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.8,<1"
 	$(UV_COMPILE) $(LOCK_ARGS) -o requirements.lock pyproject.toml
 	$(UV_COMPILE) $(LOCK_ARGS) -o requirements-dev.lock -c requirements.lock --all-extras pyproject.toml
+	echo hatchling | $(UV_COMPILE) $(LOCK_ARGS) -o requirements-build.lock -c requirements-dev.lock -
 	rm -rf $(VENV)-lock
 
 clean: ## what make and the tests left in this folder, the environment too
