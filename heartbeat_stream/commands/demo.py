@@ -36,12 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
-    from heartbeat_stream.local.demo import FleetSize, run_demo
-
     chosen = {
         spec.variable: settings.shown(spec.field)
         for spec in map(BY_FIELD.__getitem__, SETTINGS)
         if spec.variable in settings.given
     }
-    size = FleetSize(args.seconds, args.hotels, args.rooms, args.rate, args.seed)
-    return run_demo(chosen, size)
+    try:
+        from heartbeat_stream.local.demo import FleetSize, run_demo
+
+        size = FleetSize(args.seconds, args.hotels, args.rooms, args.rate, args.seed)
+        return run_demo(chosen, size)
+    except KeyboardInterrupt:  # before anything else listens for it
+        print("ended before the first heartbeat was sent")
+        return 0

@@ -18,7 +18,8 @@ from aiokafka.errors import KafkaError
 from heartbeat_stream.commands import CommandError
 from heartbeat_stream.commands import init as init_command
 from heartbeat_stream.local.demo.baseline import Baseline, follow_topic
-from heartbeat_stream.local.demo.comparison import Comparison, compare, fetch_rows, sample
+from heartbeat_stream.local.demo.comparison import Comparison, sample
+from heartbeat_stream.local.demo.judging import judge, take_snapshot
 from heartbeat_stream.local.demo.screen import Screen, line
 from heartbeat_stream.local.demo.settling import Settling
 from heartbeat_stream.local.demo.summary import Outcome, summary
@@ -140,7 +141,7 @@ class _Demo:
                 result = await self._send(watcher, settings, stop)
                 settling = Settling(watcher, settings, result.counts.sent, stop)
                 await settling.run()
-                return await self._judge(watcher, settling, result, settings, connection)
+                return await self._outcome(watcher, settling, result, settings, connection)
         finally:
             connection.terminate()
 
@@ -171,45 +172,28 @@ class _Demo:
             fleet.cancel()
             await asyncio.wait({fleet})
 
-    async def _judge(
+    async def _outcome(
         self,
         watcher: Watcher,
         settling: Settling,
-        result: SimulationResult,
+        sent: SimulationResult,
         settings: Settings,
         connection: asyncpg.Connection,
     ) -> Outcome:
-        """Compare the table, and the figures, with what the fleet has sent."""
-        before = watcher.figures
-        rows = await fetch_rows(connection, Table.parse(settings.table))
-        await watcher.look("comparing")
-        after = watcher.figures
+        snapshot = await take_snapshot(watcher, connection, Table.parse(settings.table))
         problems = settling.problems
         comparison: Comparison | None = None
         if settling.caught_up:
-            comparison = compare(rows, result.oracle)
-            problems += comparison.wrong
-            # Rooms are written meanwhile, but none becomes pending any more.
-            most, least = before.pending + after.refused, after.pending - after.in_flight
-            if not least <= comparison.behind <= most:
-                problems.append(
-                    f"{comparison.behind:,} rooms have a heartbeat newer than their row, but "
-                    f"{after.pending:,} are to be written"
-                )
-            broken = {str(reason): count for reason, count in result.counts.broken.items()}
-            if after.records != result.counts.sent or dict(after.dead_letters) != broken:
-                problems.append(
-                    f"of {result.counts.sent:,} heartbeats sent, {sum(broken.values()):,} of them "
-                    f"broken, the worker has counted {after.records:,} and {after.broken:,}"
-                )
+            comparison, wrong = judge(snapshot, sent)
+            problems += wrong
         return Outcome(
-            seconds=result.seconds,
+            seconds=sent.seconds,
             fleet=watcher.fleet,
-            figures=after,
+            figures=snapshot.after,
             baseline=watcher.baseline.writes,
-            rooms=len(rows),
+            rooms=len(snapshot.rows),
             comparison=comparison,
-            sample=sample(rows, _SAMPLE_ROWS),
+            sample=sample(snapshot.rows, _SAMPLE_ROWS),
             window_ms=settings.buffer_window_ms,
             problems=problems,
         )

@@ -72,7 +72,8 @@ class Screen:
     def erase(self) -> None:
         """Take away what was drawn."""
         if self._drawn:
-            self._write(self._home() + _ERASE_BELOW)
+            # Line by line: some terminals keep a whole screen that is cleared at once.
+            self._write(self._home() + f"{_ERASE_REST_OF_LINE}\n" * self._drawn + self._home())
             self._drawn = 0
 
     def say(self, *lines: Line) -> None:

@@ -19,7 +19,7 @@ _PATIENCE_S = 20.0
 #: How long somebody who wants to end waits for the worker to read what was sent.
 _HURRY_S = 5.0
 #: Cooldowns that end within this time are waited for.
-COOLDOWN_WAIT_S = 15.0
+COOLDOWN_WAIT_S = 20.0
 
 
 class Settling:
@@ -50,11 +50,14 @@ class Settling:
 
     async def run(self) -> None:
         """Wait, within bounds. Raises ServerError as the watcher does, and KafkaError."""
+        # Who is still to be written was written before now, if ever: what is written from now on
+        # has nothing newer.
+        over_at = self._watcher.wrote_at_s + self._settings.cooldown_ms / 1000
         if not await self._read_all() or self._stop.is_set():
             return
         await self._commit_all()
         await self._write_due()
-        await self._end_cooldowns()
+        await self._end_cooldowns(over_at)
 
     async def _read_all(self) -> bool:
         deadline = time.monotonic() + (_HURRY_S if self._stop.is_set() else _PATIENCE_S)
@@ -112,9 +115,7 @@ class Settling:
                 f"{figures.pending - figures.cooling:,} rooms that are due were not written"
             )
 
-    async def _end_cooldowns(self) -> None:
-        """No cooldown lasts beyond that of the room written last."""
-        over_at = self._watcher.wrote_at_s + self._settings.cooldown_ms / 1000
+    async def _end_cooldowns(self, over_at: float) -> None:
         left = over_at - time.monotonic()
         if left > COOLDOWN_WAIT_S:
             return

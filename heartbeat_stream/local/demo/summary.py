@@ -63,10 +63,12 @@ def summary(outcome: Outcome, columns: int) -> list[Line]:
         *_saving(outcome),
         *_compared(outcome),
     ]
-    lines: list[Line] = [line(Span(outcome.fleet, "dim")), []]
+    lines: list[Line] = [[], line(Span(outcome.fleet, "dim")), []]
     for label, count, note in rows:
         lines += _row(label, count, note, columns)
-    return [*lines, [], *_table(outcome.sample)]
+    if outcome.sample:
+        lines += [[], *_table(outcome.sample)]
+    return lines
 
 
 def _merged_per_row(figures: Figures) -> str:
@@ -118,16 +120,21 @@ def _why_older(outcome: Outcome) -> str:
 
 
 def _row(label: str, count: str, note: str, columns: int) -> list[Line]:
-    width = max(columns - 1 - _NOTE, _NOTE_MIN)
-    # A no-break space keeps a reason and its count together.
-    notes = textwrap.wrap(note, width, break_on_hyphens=False) or [""]
-    first, *rest = (text.replace("\xa0", " ") for text in notes)
+    """The note beside the count, or below it where there is no room for it."""
     style = "red" if label == "  wrong" and count != "0" else "bold"
     head = line(f"{label:{_LABEL}}", Span(f"{count:>{_COUNT}}", style))
-    return [
-        line(*head, Span(f"  {first}", "dim") if first else ""),
-        *(line(Span(" " * _NOTE + more, "dim")) for more in rest),
+    beside = columns - 1 - _NOTE >= _NOTE_MIN
+    indent = " " * (_NOTE if beside else 4)
+    # A no-break space keeps a reason and its count together.
+    notes = [
+        text.replace("\xa0", " ")
+        for text in textwrap.wrap(
+            note, max(columns - 1 - len(indent), _NOTE_MIN), break_on_hyphens=False
+        )
     ]
+    if beside and notes:
+        head = line(*head, Span(f"  {notes.pop(0)}", "dim"))
+    return [head, *(line(Span(indent + more, "dim")) for more in notes)]
 
 
 def _table(rows: Sequence[Heartbeat]) -> list[Line]:

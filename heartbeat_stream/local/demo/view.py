@@ -110,7 +110,7 @@ def _row(label: str, value: int | str, note: str = "") -> Line:
 def _instead_of(scene: Scene) -> str:
     if not scene.baseline:
         return ""
-    return f"not {scene.baseline:,} rows, one for a room and {seconds(WINDOW_MS)} with a heartbeat"
+    return f"instead of {scene.baseline:,} rows: one a room and {seconds(WINDOW_MS)}"
 
 
 def saving(rows: int, baseline: int) -> str:

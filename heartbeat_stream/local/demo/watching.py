@@ -55,8 +55,8 @@ class Watcher:
         #: When rows were last seen to have been written, by the monotonic clock.
         self.wrote_at_s = time.monotonic()
         self.fleet = (
-            f"{size.hotels:,} hotels with {size.rooms:,} rooms each, {size.rate:,g} heartbeats a "
-            f"second; window {seconds(settings.buffer_window_ms)}, "
+            f"{size.hotels:,} x {size.rooms:,} rooms, {size.rate:,g} heartbeats a second; "
+            f"window {seconds(settings.buffer_window_ms)}, "
             f"cooldown {seconds(settings.cooldown_ms)}"
         )
         self._screen = screen
@@ -82,16 +82,24 @@ class Watcher:
         await asyncio.sleep(max(0.0, self._look_at_s - time.monotonic()))
         self._look_at_s = time.monotonic() + _LOOK_S
         self._check_servers()
+        if not await self.ask():
+            phase = f"{phase}; the worker does not answer"
+        self._show(phase, await self._rows())
+
+    async def ask(self) -> bool:
+        """Bring `figures` up to date, now; False where the worker does not answer at the moment.
+
+        Raises ServerError where it has ended or has been silent for long.
+        """
         figures = await self._worker.figures()
         if figures is None:
-            phase = f"{phase}; the worker does not answer"
-        else:
-            now = time.monotonic()
-            if figures.rows_written > self.figures.rows_written:
-                self.wrote_at_s = now
-            self.figures = figures
-            self._rates.note(now, figures)
-        self._show(phase, await self._rows())
+            return False
+        now = time.monotonic()
+        if figures.rows_written > self.figures.rows_written:
+            self.wrote_at_s = now
+        self.figures = figures
+        self._rates.note(now, figures)
+        return True
 
     def _check_servers(self) -> None:
         failure = self._stack.failure()

@@ -64,7 +64,10 @@ class DemoWorker:
         while not stop.is_set() and not await self._is_ready():
             self.check()
             if time.monotonic() > deadline:
-                raise ServerError(f"the worker was not ready within {_READY_S:g} s")
+                said = " | ".join(self._process.log_tail())
+                raise ServerError(
+                    f"the worker was not ready within {_READY_S:g} s; its log ends: {said}"
+                )
             await asyncio.sleep(_POLL_S)
 
     async def _is_ready(self) -> bool:
