@@ -22,6 +22,9 @@ SESSION_TIMEOUT_MS = 3_000
 
 #: For a test that has nothing to gain from being run on both.
 on_embedded = pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+on_kafka = pytest.mark.parametrize(
+    "cluster", [pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True
+)
 
 
 @pytest.fixture(scope="session")
