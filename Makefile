@@ -10,7 +10,7 @@ DEMO_ARGS   ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint test test-kafka test-services reference format lock clean
+.PHONY: help setup demo lint test test-kafka test-services reference rules format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ test-services: $(STAMP) ## the tests on servers from Debian's packages (installs
 
 reference: $(STAMP) ## .env.example and docs/configuration.md anew, from the settings
 	$(BIN)/python -m heartbeat_stream.config.reference .
+
+RULES = k8s/components/monitoring/prometheus-rule.yaml
+rules: $(STAMP) ## the PrometheusRule for Kubernetes anew, from observability/alerts.yaml
+	$(BIN)/python observability/prometheus_rule.py > $(RULES).new && mv $(RULES).new $(RULES)
 
 format: $(STAMP) ## bring the code into its form
 	$(BIN)/ruff check --fix .
