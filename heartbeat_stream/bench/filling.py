@@ -5,26 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-
-from heartbeat_stream.bench.load import VALUE_ENDS, Load, key_of, value_start
+from heartbeat_stream.bench.load import VALUE_ENDS, Load, RollCall, key_of, value_start
 from heartbeat_stream.local.record_sender import open_sender
 
-__all__ = ["create_topic", "fill"]
-
-
-async def create_topic(brokers: str, topic: str, partitions: int) -> None:
-    """Raises KafkaError, also where the topic is there already."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
-    await admin.start()
-    try:
-        await admin.create_topics([NewTopic(topic, partitions, 1)])
-    finally:
-        await admin.close()
+__all__ = ["fill"]
 
 
 async def fill(
-    brokers: str, topic: str, load: Load, *, keyed: bool, on_progress: Callable[[int], None]
+    brokers: str,
+    topic: str,
+    load: Load | RollCall,
+    *,
+    keyed: bool,
+    on_progress: Callable[[int], None],
 ) -> float:
     """Send all of a load to an existing topic; bytes per value. Raises SendError.
 

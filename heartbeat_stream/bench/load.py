@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from heartbeat_stream.core.heartbeat import Heartbeat, room_key
 
-__all__ = ["Load"]
+__all__ = ["VALUE_ENDS", "Load", "RollCall", "heartbeat", "key_of", "room_of", "value_start"]
 
 _ROOMS_PER_HOTEL = 1000
 _CHUNK = 50_000
@@ -65,6 +65,28 @@ class Load:
         return newest
 
 
+@dataclass(frozen=True)
+class RollCall:
+    """A heartbeat of each room, all with the same time, in an order that is no order."""
+
+    rooms: int
+    ts_ms: int
+
+    @property
+    def messages(self) -> int:
+        return self.rooms
+
+    def chunks(self) -> Iterator[list[tuple[int, int]]]:
+        """As :meth:`Load.chunks`."""
+        rooms = list(range(self.rooms))
+        random.Random(1).shuffle(rooms)
+        for start in range(0, self.rooms, _CHUNK):
+            yield [(room, self.ts_ms) for room in rooms[start : start + _CHUNK]]
+
+    def newest(self) -> dict[int, int]:
+        return dict.fromkeys(range(self.rooms), self.ts_ms)
+
+
 def heartbeat(room: int, ts_ms: int) -> Heartbeat:
     """The heartbeat that a room has at a time."""
     return Heartbeat(
@@ -79,6 +101,11 @@ def heartbeat(room: int, ts_ms: int) -> Heartbeat:
 def key_of(room: int) -> bytes:
     """The key of a room's records."""
     return room_key(room // _ROOMS_PER_HOTEL, str(1000 + room % _ROOMS_PER_HOTEL))
+
+
+def room_of(hotel_id: int, room_id: str) -> int:
+    """The number of a room by its row."""
+    return hotel_id * _ROOMS_PER_HOTEL + int(room_id) - 1000
 
 
 def value_start(room: int) -> bytes:

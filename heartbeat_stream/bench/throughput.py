@@ -2,6 +2,9 @@
 
 Both are measured in turn, several times: a machine's speed changes while one looks at it. CPU time
 is taken beside wall time; it does not suffer from whatever else the machine does.
+
+A worker is killed the moment it has committed everything, and what it leaves must be right
+(`verification.py`). One more worker, not measured, is killed half way and started again.
 """
 
 from __future__ import annotations
@@ -9,116 +12,61 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import statistics
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Mapping
 
-from heartbeat_stream.bench.filling import create_topic, fill
-from heartbeat_stream.bench.load import Load
+from heartbeat_stream.bench.filling import fill
+from heartbeat_stream.bench.ground import Ground, Site
+from heartbeat_stream.bench.load import Load, RollCall
 from heartbeat_stream.bench.profiler import Profile
-from heartbeat_stream.bench.worker_process import BenchError, WorkerProcess, run_command
-from heartbeat_stream.local.offsets import end_offsets, open_group_offsets
-from heartbeat_stream.local.stack import EmbeddedStack
+from heartbeat_stream.bench.runs import Run, Scenario, Throughput, WorkerRun, sustained
+from heartbeat_stream.bench.verification import AT_ONCE, verify, wait_until_written
+from heartbeat_stream.bench.worker_process import BenchError, WorkerProcess
+from heartbeat_stream.local.offsets import GroupOffsets, end_offsets, open_group_offsets
 
-__all__ = ["Run", "Scenario", "Throughput", "measure"]
+__all__ = ["measure", "run_ceiling", "wait_until_committed"]
 
 _POLL_S = 0.05
 _GIVE_UP_S = 600.0
+#: Of the heartbeats, how many are committed when a worker is killed half way.
+_KILLED_AT = 0.3
 
+_SLOW_STATEMENTS = """
+CREATE OR REPLACE FUNCTION bench_wait() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END $$;
+CREATE TRIGGER bench_wait BEFORE INSERT ON {table} FOR EACH STATEMENT EXECUTE FUNCTION bench_wait();
+"""
 
-@dataclass(frozen=True)
-class Scenario:
-    """What is put into the topic, and how the worker is set."""
-
-    name: str
-    load: Load
-    keyed: bool
-    partitions: int = 8
-    settings: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Run:
-    """One measurement of one system."""
-
-    messages: int
-    seconds: float
-    cpu_seconds: float
-
-    @property
-    def per_second(self) -> float:
-        return self.messages / self.seconds
-
-    @property
-    def cpu_us(self) -> float:
-        """Microseconds of CPU time per message."""
-        return 1e6 * self.cpu_seconds / self.messages
-
-
-@dataclass(frozen=True)
-class Throughput:
-    """All measurements of a scenario."""
-
-    scenario: Scenario
-    bytes_per_value: float
-    ceiling: Sequence[Run]
-    worker: Sequence[Run]
-
-    @property
-    def ratio(self) -> float:
-        """The worker's median beside the ceiling's."""
-        return median(self.worker) / median(self.ceiling)
-
-    @property
-    def cpu_ratio(self) -> float:
-        """The same in messages per second of CPU time."""
-        return median_cpu_us(self.ceiling) / median_cpu_us(self.worker)
-
-
-def median(runs: Sequence[Run]) -> float:
-    return statistics.median(run.per_second for run in runs)
-
-
-def median_cpu_us(runs: Sequence[Run]) -> float:
-    return statistics.median(run.cpu_us for run in runs)
+Say = Callable[[str], None]
 
 
 async def measure(
-    stack: EmbeddedStack,
-    scenario: Scenario,
-    rounds: int,
-    say: Callable[[str], None],
-    profile: Profile | None = None,
+    ground: Ground, scenario: Scenario, rounds: int, say: Say, profile: Profile | None = None
 ) -> Throughput:
     """Fill a topic, then measure ceiling and worker in turn. Raises BenchError and SendError.
 
     With a profile, one more round is run under it, which does not count.
     """
-    topic = f"bench-{scenario.name}"
-    brokers = stack.broker.bootstrap_servers
-    await create_topic(brokers, topic, scenario.partitions)
-    size = await fill(
-        brokers,
-        topic,
-        scenario.load,
-        keyed=scenario.keyed,
-        on_progress=lambda sent: say(f"{scenario.name}: {sent:,} heartbeats sent"),
-    )
-    ceiling, worker = [], []
-    for number in range(rounds):
-        say(f"{scenario.name}: ceiling {number + 1} of {rounds}")
-        ceiling.append(await _run_ceiling(brokers, topic, scenario))
-        worker.append(await _run_worker(stack, topic, scenario, f"{number + 1} of {rounds}", say))
+    test = _Test(ground, scenario, say)
+    size = await test.prepare()
+    ceiling, workers = [], []
+    for number in range(1, rounds + 1):
+        say(f"{test.name}: ceiling, {number} of {rounds}")
+        ceiling.append(await run_ceiling(ground.brokers, test.topic, scenario))
+        # Odd rounds leave the next worker with the changelogs alone.
+        workers.append(await test.worker(f"{number} of {rounds}", keep_files=number % 2 == 0))
+    if scenario.crash:
+        await test.crash()
     if profile is not None:
-        await _run_worker(stack, topic, scenario, "profile", say, profile)
-    return Throughput(scenario, size, ceiling, worker)
+        await test.worker("profile", keep_files=True, profile=profile)
+    return Throughput(scenario, ground.kind, size, ceiling, workers)
 
 
-async def _run_ceiling(brokers: str, topic: str, scenario: Scenario) -> Run:
+async def run_ceiling(brokers: str, topic: str, scenario: Scenario) -> Run:
+    """The yardstick on a topic that is full. Raises BenchError."""
     command = [sys.executable, "-m", "heartbeat_stream.bench.ceiling", brokers, topic]
     command += [str(scenario.partitions), str(scenario.load.messages)]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
@@ -129,68 +77,159 @@ async def _run_ceiling(brokers: str, topic: str, scenario: Scenario) -> Run:
     return Run(result["messages"], result["seconds"], result["cpu_seconds"])
 
 
-async def _run_worker(
-    stack: EmbeddedStack,
-    topic: str,
-    scenario: Scenario,
-    label: str,
-    say: Callable[[str], None],
-    profile: Profile | None = None,
-) -> Run:
-    name = f"{scenario.name}-{label.partition(' ')[0]}"
-    directory = _directory(stack, name)
-    settings = {
-        **stack.environment,
-        "HEARTBEAT_APP_ID": name,
-        "HEARTBEAT_TOPIC": topic,
-        "HEARTBEAT_SOURCE_KEYED": str(scenario.keyed).lower(),
-        "HEARTBEAT_TABLE": name.replace("-", "_"),
-        "HEARTBEAT_PARTITIONS": str(scenario.partitions),
-        "HEARTBEAT_DATA_DIR": str(directory / "data"),
-        **scenario.settings,
-    }
-    await asyncio.to_thread(run_command, "init", settings, directory)
-    messages = scenario.load.messages
-    with WorkerProcess(settings, directory) as worker:
-        await asyncio.to_thread(worker.wait_until_ready)
-        cpu = worker.cpu_seconds()
-        brokers = stack.broker.bootstrap_servers
-        with contextlib.ExitStack() as profiling:
-            if profile is not None:
-                profiling.enter_context(profile.of(worker.pid))
-            async for done in _progress(brokers, name, topic, scenario):
-                worker.check()
-                say(f"{scenario.name}: worker {label}, {done:,} of {messages:,} committed")
-        seconds = time.perf_counter() - worker.ready_at
-        return Run(messages, seconds, worker.cpu_seconds() - cpu)
+class _Test:
+    """One scenario on one broker."""
+
+    def __init__(self, ground: Ground, scenario: Scenario, say: Say) -> None:
+        self.name = f"{scenario.name} on {ground.kind}"
+        self.topic = f"{scenario.name}-{time.time_ns()}"
+        self._ground = ground
+        self._scenario = scenario
+        self._say = say
+        self._roll_call = RollCall(scenario.load.rooms, scenario.load.start_ms - 1)
+        self._newest: Mapping[int, int] = {}
+
+    async def prepare(self) -> float:
+        """Fill the topics; bytes per value."""
+        load = self._scenario.load
+        self._newest = await asyncio.to_thread(load.newest)
+        if self._scenario.warm:
+            self._newest = {**self._roll_call.newest(), **self._newest}
+            await self._fill(self._roll_topic, self._roll_call)
+        return await self._fill(self.topic, load)
+
+    @property
+    def _roll_topic(self) -> str:
+        return f"{self.topic}-roll-call"
+
+    async def _fill(self, topic: str, load: Load | RollCall) -> float:
+        def on_progress(sent: int) -> None:
+            self._say(f"{self.name}: {sent:,} of {load.messages:,} heartbeats sent")
+
+        await self._ground.create_topic(topic, self._scenario.partitions)
+        return await fill(
+            self._ground.brokers, topic, load, keyed=self._scenario.keyed, on_progress=on_progress
+        )
+
+    async def _site(self) -> Site:
+        """A new site; where the scenario is warm, all its rooms are known and written."""
+        scenario = self._scenario
+        site = self._ground.site(
+            self.topic, scenario.partitions, keyed=scenario.keyed, **scenario.settings
+        )
+        await asyncio.to_thread(site.init)
+        if scenario.warm:
+            self._say(f"{self.name}: {scenario.load.rooms:,} rooms become known")
+            with site.worker(topic=self._roll_topic, **AT_ONCE) as worker:
+                await asyncio.to_thread(worker.wait_until_ready)
+                await wait_until_committed(site, worker, self._roll_topic, scenario.load.rooms)
+                await wait_until_written(worker)
+                await asyncio.to_thread(worker.stop)
+        if scenario.statement_s:
+            await self._ground.execute(
+                _SLOW_STATEMENTS.format(seconds=scenario.statement_s, table=site.table.quoted)
+            )
+        return site
+
+    async def worker(
+        self, label: str, *, keep_files: bool, profile: Profile | None = None
+    ) -> WorkerRun:
+        """Measure a worker on a site of its own. Raises BenchError where it did anything wrong."""
+        site = await self._site()
+        with site.worker() as worker:
+            await asyncio.to_thread(worker.wait_until_ready)
+            idle, cpu = worker.resident_bytes(), worker.cpu_seconds()
+            peak = idle
+            commits: list[tuple[float, int]] = []
+            with contextlib.ExitStack() as profiling:
+                if profile is not None:
+                    profiling.enter_context(profile.of(worker.pid))
+                async for done in self._progress(site, worker, label):
+                    elapsed = time.perf_counter() - worker.ready_at
+                    if not commits or done > commits[-1][1]:
+                        commits.append((elapsed, done))
+                    peak = max(peak, worker.resident_bytes())
+            seconds = time.perf_counter() - worker.ready_at
+            cpu = worker.cpu_seconds() - cpu
+            figures = await asyncio.to_thread(worker.metrics)
+            worker.kill()
+        await self._verify(site, label, keep_files=keep_files)
+        messages = self._scenario.load.messages
+        return WorkerRun(
+            messages,
+            seconds,
+            cpu,
+            sustained=sustained(commits, messages) if self._scenario.keyed else None,
+            rows_written=int(figures["heartbeat_rows_written_total"]),
+            idle_rss=idle,
+            peak_rss=peak,
+            longest_stall_s=figures["heartbeat_loop_stall_seconds_max"],
+        )
+
+    async def crash(self) -> None:
+        """Kill a worker half way, start it again, kill that one too. Raises BenchError."""
+        site = await self._site()
+        with site.worker() as worker:
+            await asyncio.to_thread(worker.wait_until_ready)
+            async for done in self._progress(site, worker, "to be killed"):
+                if done >= _KILLED_AT * self._scenario.load.messages:
+                    break
+            worker.kill()
+        with site.worker() as worker:
+            await asyncio.to_thread(worker.wait_until_ready)
+            async for _ in self._progress(site, worker, "started again"):
+                pass
+            worker.kill()
+        await self._verify(site, "started again", keep_files=True)
+
+    async def _progress(self, site: Site, worker: WorkerProcess, label: str) -> AsyncIterator[int]:
+        messages = self._scenario.load.messages
+        async for done in _committed(site, worker, self.topic, messages):
+            self._say(f"{self.name}: worker {label}, {done:,} of {messages:,} committed")
+            yield done
+
+    async def _verify(self, site: Site, label: str, *, keep_files: bool) -> None:
+        self._say(f"{self.name}: worker {label}, comparing rows and state")
+        if not keep_files:
+            shutil.rmtree(site.data)
+        await verify(site, self._newest)
 
 
-async def _progress(brokers: str, group: str, topic: str, scenario: Scenario) -> AsyncIterator[int]:
+async def wait_until_committed(
+    site: Site, worker: WorkerProcess, topic: str, messages: int
+) -> None:
+    """Return once so many records of the topic are committed. Raises BenchError."""
+    async for _ in _committed(site, worker, topic, messages):
+        pass
+
+
+async def _committed(
+    site: Site, worker: WorkerProcess, topic: str, messages: int
+) -> AsyncIterator[int]:
     """How many records of the source are committed, until all of them are, and their forwarding.
 
-    Raises BenchError when it takes too long.
+    Raises BenchError when it takes too long, or the worker has ended.
     """
-    repartition = f"{group}-heartbeats-repartition"
     deadline = time.perf_counter() + _GIVE_UP_S
-    async with open_group_offsets(brokers, group) as offsets:
+    brokers = site.settings["HEARTBEAT_BROKERS"]
+    async with open_group_offsets(brokers, site.app_id) as offsets:
         done = 0
-        while done < scenario.load.messages:
+        while done < messages:
+            worker.check()
             if time.perf_counter() > deadline:
-                raise BenchError(f"{done} heartbeats committed after {_GIVE_UP_S:g} s")
+                raise BenchError(f"{done:,} heartbeats committed after {_GIVE_UP_S:g} s")
             await asyncio.sleep(_POLL_S)
-            done = sum((await offsets.committed(topic, scenario.partitions)).values())
+            done = sum((await offsets.committed(topic, site.partitions)).values())
             yield done
-        if scenario.keyed:
-            return
-        committed = await offsets.committed(repartition, scenario.partitions)
-        ends = await end_offsets(brokers, committed)
-        while any(committed[tp] < end for tp, end in ends.items()):
-            await asyncio.sleep(_POLL_S)
-            committed = await offsets.committed(repartition, scenario.partitions)
-            yield done
+        if not site.keyed:
+            await _forwarded(offsets, brokers, site)
 
 
-def _directory(stack: EmbeddedStack, name: str) -> Path:
-    path = stack.directory / name
-    path.mkdir()
-    return path
+async def _forwarded(offsets: GroupOffsets, brokers: str, site: Site) -> None:
+    """Return once everything that was forwarded is committed, too."""
+    topic = f"{site.app_id}-heartbeats-repartition"
+    committed = await offsets.committed(topic, site.partitions)
+    ends = await end_offsets(brokers, committed)
+    while any(committed[tp] < end for tp, end in ends.items()):
+        await asyncio.sleep(_POLL_S)
+        committed = await offsets.committed(topic, site.partitions)

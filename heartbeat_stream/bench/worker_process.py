@@ -120,6 +120,10 @@ class WorkerProcess:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return dict(json.load(answer))
 
+    def said(self) -> str:
+        """All that the workers of this directory have logged so far."""
+        return self.log.read_text(errors="replace")
+
     def kill(self) -> None:
         """End it as a crash does."""
         self._process.stop(signal.SIGKILL)

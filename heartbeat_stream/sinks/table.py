@@ -89,9 +89,9 @@ def upsert_sql(table: Table) -> str:
     old backlogs: a row never goes back in ``ts_ms``, and one with an equal ``ts_ms`` is not
     written again.
 
-    JSON, because it was measured (``python -m bench.upsert``): as fast at the server as COPY into
-    a temporary table, for a quarter of the encoding time that ``unnest`` over five arrays costs
-    the event loop. And it needs no session state, so it works behind a pooler.
+    JSON, because it was measured (``python -m heartbeat_stream.bench.upsert``): as fast at the
+    server as COPY into a temporary table, for a quarter of the encoding time that ``unnest`` over
+    five arrays costs the event loop. And it needs no session state, so it works behind a pooler.
 
     ORDER BY, because all writers must lock rows in one order: otherwise two of them with rooms in
     common (a zombie and its successor, a replay) could wait for each other in a circle. Collation

@@ -48,19 +48,23 @@ class ApacheKafka:
     """A cluster of one node or three. A context manager; safe for one thread.
 
     extra_config: further or other broker properties, as in `{"log.retention.ms": "1000"}`.
+    heap: the most memory for each node's objects, as Java has it.
 
     Set for tests and benchmarks: topics are not created by themselves; a group's first rebalance
     does not wait; sessions may be as short as a second; retention and compaction are looked at
     every second. With three nodes, topics and offsets have three replicas and need two in sync.
     """
 
-    def __init__(self, nodes: int = 1, extra_config: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, nodes: int = 1, extra_config: Mapping[str, str] | None = None, heap: str = HEAP
+    ) -> None:
         if nodes not in (1, 3):
             raise ValueError(f"a cluster has one node or three, not {nodes}")
         self._java = java()
         self._jars = kafka_jars()
         self._scratch = ScratchDirectory("kafka")
         self._extra_config = dict(extra_config or {})
+        self._heap = heap
         # As Kafka writes it; a leading dash would be taken for an option.
         encoded = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self.cluster_id = "H" + encoded[1:]
@@ -141,7 +145,7 @@ class ApacheKafka:
 
     def _java_process(self, node: Node, name: str, log: str, arguments: list[str]) -> ServerProcess:
         options = [
-            f"-Xmx{HEAP}",
+            f"-Xmx{self._heap}",
             "-XX:+UseSerialGC",
             NO_STRAY_FILE,
             f"-Djava.io.tmpdir={node.directory}",

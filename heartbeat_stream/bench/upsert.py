@@ -1,7 +1,7 @@
 """How fast are rows upserted? The sink against the other ways that PostgreSQL offers.
 
-    python -m bench.upsert                    on an embedded PostgreSQL
-    python -m bench.upsert --url postgresql://... --batch 5000 --rounds 5
+    python -m heartbeat_stream.bench.upsert                    on an embedded PostgreSQL
+    python -m heartbeat_stream.bench.upsert --url postgresql://... --batch 5000 --rounds 5
 
 The yardstick is COPY into a temporary table and one INSERT ... SELECT ... ON CONFLICT from there,
 given its rows as tuples. `sink` is the whole PostgresSink.upsert() from heartbeats, sorting and

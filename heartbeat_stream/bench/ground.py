@@ -1,0 +1,131 @@
+"""The servers that a benchmark runs on: a broker, a PostgreSQL, and directories beside them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from heartbeat_stream.bench.worker_process import BenchError, WorkerProcess, run_command
+from heartbeat_stream.local.apache_kafka import ApacheKafka, MissingTool
+from heartbeat_stream.local.broker import SESSION_TIMEOUT_MS, Broker
+from heartbeat_stream.local.postgres import PostgresServer
+from heartbeat_stream.local.scratch import ScratchDirectory
+from heartbeat_stream.sinks.table import Table
+
+__all__ = ["Ground", "Site", "open_ground"]
+
+EMBEDDED, KAFKA = "embedded", "kafka"
+
+#: Commits tell when they were, to measure latencies by the database's clock.
+_POSTGRES_SETTINGS = {"track_commit_timestamp": "on", "max_wal_size": "4GB"}
+_KAFKA_HEAP = "1g"
+
+
+@dataclass(frozen=True)
+class Site:
+    """What one measured worker, and those that come after it on its state, have for themselves."""
+
+    app_id: str
+    topic: str
+    partitions: int
+    keyed: bool
+    directory: Path
+    settings: Mapping[str, str]
+
+    @property
+    def table(self) -> Table:
+        return Table.parse(self.settings["HEARTBEAT_TABLE"])
+
+    @property
+    def data(self) -> Path:
+        return Path(self.settings["HEARTBEAT_DATA_DIR"])
+
+    def init(self) -> None:
+        """Create what is missing, as a user would. Raises BenchError."""
+        run_command("init", self.settings, self.directory)
+
+    def worker(self, **settings: str) -> WorkerProcess:
+        """A worker that is not started yet; settings by name, as in `cooldown_ms="0"`."""
+        changed = {f"HEARTBEAT_{name.upper()}": value for name, value in settings.items()}
+        return WorkerProcess({**self.settings, **changed}, self.directory)
+
+
+class Ground:
+    """One broker and one database, cleared between benchmarks."""
+
+    def __init__(self, kind: str, brokers: str, postgres: PostgresServer, directory: Path) -> None:
+        self.kind = kind
+        self.brokers = brokers
+        self.postgres = postgres
+        self.directory = directory
+        self._sites = 0
+
+    async def create_topic(self, name: str, partitions: int) -> None:
+        """Raises KafkaError, also where the topic is there already."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.brokers)
+        await admin.start()
+        try:
+            await admin.create_topics([NewTopic(name, partitions, 1)])
+        finally:
+            await admin.close()
+
+    def site(self, topic: str, partitions: int, *, keyed: bool, **settings: str) -> Site:
+        """A group, a table and a directory that nobody has used."""
+        self._sites += 1
+        name = f"bench-{self._sites}"
+        directory = self.directory / name
+        directory.mkdir()
+        changed = {f"HEARTBEAT_{key.upper()}": value for key, value in settings.items()}
+        return Site(
+            name,
+            topic,
+            partitions,
+            keyed,
+            directory,
+            {
+                "HEARTBEAT_BROKERS": self.brokers,
+                "HEARTBEAT_DATABASE_URL": self.postgres.url,
+                "HEARTBEAT_SESSION_TIMEOUT_MS": str(SESSION_TIMEOUT_MS),
+                "HEARTBEAT_APP_ID": name,
+                "HEARTBEAT_TOPIC": topic,
+                "HEARTBEAT_SOURCE_KEYED": str(keyed).lower(),
+                "HEARTBEAT_TABLE": name.replace("-", "_"),
+                "HEARTBEAT_PARTITIONS": str(partitions),
+                "HEARTBEAT_DATA_DIR": str(directory / "data"),
+                **changed,
+            },
+        )
+
+    async def execute(self, sql: str) -> None:
+        """Run a statement in the database."""
+        connection = await asyncpg.connect(self.postgres.url)
+        try:
+            await connection.execute(sql)
+        finally:
+            await connection.close()
+
+
+@contextlib.contextmanager
+def open_ground(kind: str, brokers: str | None = None) -> Iterator[Ground]:
+    """Start the servers; `brokers` names a cluster that is there and stays, instead of one.
+
+    kind: `embedded` or `kafka`. Raises ServerError, and BenchError where Apache Kafka cannot run.
+    """
+    with contextlib.ExitStack() as stack:
+        scratch = stack.enter_context(contextlib.closing(ScratchDirectory("bench")))
+        if brokers is None:
+            try:
+                broker: Broker | ApacheKafka = (
+                    Broker(scratch=scratch) if kind == EMBEDDED else ApacheKafka(heap=_KAFKA_HEAP)
+                )
+            except MissingTool as error:
+                raise BenchError(f"{error}: install it, or bench with --broker embedded") from error
+            stack.enter_context(contextlib.closing(broker)).start()
+            brokers = broker.bootstrap_servers
+        postgres = stack.enter_context(PostgresServer(settings=_POSTGRES_SETTINGS))
+        yield Ground(kind, brokers, postgres, scratch.subdirectory("sites"))

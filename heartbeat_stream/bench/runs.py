@@ -1,0 +1,111 @@
+"""What is measured of throughput, and what is made of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from heartbeat_stream.bench.load import Load
+
+__all__ = ["Run", "Scenario", "Throughput", "WorkerRun", "median", "median_cpu_us", "sustained"]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is put into the topic, and how the worker is set.
+
+    ``warm``: all rooms are known and written before, by another worker. ``statement_s``: how much
+    longer each statement takes in the database. ``crash``: whether a worker is also killed half
+    way. ``settings`` by name, as in ``{"cooldown_ms": "0"}``.
+    """
+
+    name: str
+    load: Load
+    keyed: bool = True
+    partitions: int = 8
+    warm: bool = False
+    statement_s: float = 0.0
+    crash: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measurement of one system."""
+
+    messages: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def per_second(self) -> float:
+        return self.messages / self.seconds
+
+    @property
+    def cpu_us(self) -> float:
+        """Microseconds of CPU time per message."""
+        return 1e6 * self.cpu_seconds / self.messages
+
+
+@dataclass(frozen=True)
+class WorkerRun(Run):
+    """One measurement of a worker: ``seconds`` from ready until everything was committed.
+
+    ``sustained``: messages per second up to the last commit but one, so without the time for which
+    a worker that has read everything waits for its next checkpoint; None where that is not known.
+    """
+
+    sustained: float | None
+    rows_written: int
+    idle_rss: int
+    peak_rss: int
+    longest_stall_s: float
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """All measurements of a scenario."""
+
+    scenario: Scenario
+    broker: str
+    bytes_per_value: float
+    ceiling: Sequence[Run]
+    worker: Sequence[WorkerRun]
+
+    @property
+    def ratio(self) -> float:
+        """The worker's median beside the ceiling's."""
+        return median(self.worker) / median(self.ceiling)
+
+    @property
+    def cpu_ratio(self) -> float:
+        """The same in messages per second of CPU time."""
+        return median_cpu_us(self.ceiling) / median_cpu_us(self.worker)
+
+    @property
+    def sustained(self) -> float | None:
+        """The median of what was sustained, in messages per second."""
+        known = [run.sustained for run in self.worker if run.sustained is not None]
+        return statistics.median(known) if known else None
+
+
+def median(runs: Sequence[Run]) -> float:
+    return statistics.median(run.per_second for run in runs)
+
+
+def median_cpu_us(runs: Sequence[Run]) -> float:
+    return statistics.median(run.cpu_us for run in runs)
+
+
+def sustained(commits: Sequence[tuple[float, int]], messages: int) -> float | None:
+    """Messages per second up to the last commit before the one that covered them all.
+
+    ``commits``: seconds since the start, and how many messages were committed by then, one each
+    time that this grew. None where everything was committed at once.
+    """
+    before = [(seconds, done) for seconds, done in commits if done < messages]
+    if not before:
+        return None
+    seconds, done = before[-1]
+    return done / seconds
