@@ -89,6 +89,7 @@ class TargetTable:
         self.url = url
         self.table = Table.parse(name)
         self._audit = Table(self.table.schema, f"{self.table.name}_audit")
+        self._backward = Table(self.table.schema, f"{self.table.name}_backward")
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Any]:
@@ -99,8 +100,9 @@ class TargetTable:
             connection.terminate()
 
     async def create(self) -> None:
-        """Make the table and its trigger."""
+        """Make the table and its triggers."""
         audit, function = self._audit.quoted, Table(None, f"{self._audit.name}_note").quoted
+        backward, step = self._backward.quoted, Table(None, f"{self._backward.name}_note").quoted
         async with self.connect() as connection:
             await connection.execute(f"""
                 {ddl(self.table)};
@@ -118,6 +120,18 @@ class TargetTable:
                 -- BEFORE INSERT also sees the rows that end as updates or are turned away.
                 CREATE TRIGGER note BEFORE INSERT ON {self.table.quoted}
                 FOR EACH ROW EXECUTE FUNCTION {function}();
+                CREATE TABLE {backward} (
+                  hotel_id SMALLINT, room_id TEXT, old_ts_ms BIGINT, new_ts_ms BIGINT
+                );
+                CREATE FUNCTION {step}() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                  INSERT INTO {backward} VALUES (
+                    NEW.hotel_id, NEW.room_id, OLD.ts_ms, NEW.ts_ms
+                  );
+                  RETURN NEW;
+                END $$;
+                CREATE TRIGGER note_backward AFTER UPDATE ON {self.table.quoted}
+                FOR EACH ROW WHEN (NEW.ts_ms <= OLD.ts_ms) EXECUTE FUNCTION {step}();
             """)
 
     async def rows(self) -> dict[RoomId, Heartbeat]:
@@ -135,6 +149,12 @@ class TargetTable:
                 f"SELECT hotel_id, room_id, ts_ms, at_ms FROM {self._audit.quoted} ORDER BY at_ms"
             )
         return [Attempt((row[0], row[1]), row[2], row[3]) for row in records]
+
+    async def never_went_back(self) -> None:
+        """Require that no update has put an older heartbeat, or one as old, in place of another."""
+        async with self.connect() as connection:
+            steps = await connection.fetch(f"SELECT * FROM {self._backward.quoted}")
+        assert not steps, f"{len(steps)} updates went back, as {steps[:SHOWN]}"
 
     async def keeps_cooldown(self, cooldown_ms: int, *, crashes: int = 0) -> None:
         """Require that no room was written within its cooldown, but for once for each crash."""
