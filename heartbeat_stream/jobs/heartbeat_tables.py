@@ -11,6 +11,7 @@ from heartbeat_stream.streaming.changelog import VERSION_HEADER
 from heartbeat_stream.streaming.producer import OutRecord
 from heartbeat_stream.streaming.store import PartitionStore
 from heartbeat_stream.streaming.tables import StateTable
+from heartbeat_stream.streaming.topics import TABLES
 
 __all__ = [
     "LATEST",
@@ -25,8 +26,7 @@ __all__ = [
     "written_version",
 ]
 
-LATEST = "latest"
-WRITTEN = "last_written_at"
+LATEST, WRITTEN = TABLES
 
 
 class _TsOnly(msgspec.Struct, gc=False):

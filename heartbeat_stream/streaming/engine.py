@@ -190,8 +190,9 @@ class Engine:
             )
         self._checkpointer.forget(revoked)
         for job in self._jobs:
-            for partition in self._open[job.name]:
+            for partition in list(self._open[job.name]):
                 job.park(partition)
+                await asyncio.sleep(0)  # a partition may hold a hundred thousand rooms
         logger.info("partitions given up in %.1f s", time.perf_counter() - started)
 
     async def _quiesce(self, timeout_s: float) -> None:

@@ -18,7 +18,7 @@ from yarl import URL
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.engine import Engine
 from heartbeat_stream.streaming.recovery import EagerTableManager
-from heartbeat_stream.streaming.security import faust_credentials
+from heartbeat_stream.streaming.security import kafka_auth
 from heartbeat_stream.streaming.store import StoreOptions
 from heartbeat_stream.streaming.tables import StateTable, Version
 from heartbeat_stream.streaming.transport import BatchScheduler, BatchTransport
@@ -103,7 +103,7 @@ def make_app(settings: Settings, directory: Path, web_socket: socket.socket) -> 
     app = EngineApp(
         settings.app_id,
         broker=brokers,
-        broker_credentials=faust_credentials(settings),
+        broker_credentials=_credentials(settings),
         datadir=str(directory),
         store="memory://",
         autodiscover=False,
@@ -136,3 +136,19 @@ def make_app(settings: Settings, directory: Path, web_socket: socket.socket) -> 
 
     app.on_partitions_revoked.connect(cast(Any, on_revoked), weak=False)
     return app
+
+
+def _credentials(settings: Settings) -> faust.auth.Credentials | None:
+    """The same for Faust; None where nothing is encrypted and nobody asks who it is."""
+    auth = kafka_auth(settings)
+    if auth["security_protocol"] == "PLAINTEXT":
+        return None
+    context = auth.get("ssl_context")
+    if "sasl_mechanism" not in auth:
+        return faust.SSLCredentials(context)
+    return faust.SASLCredentials(
+        mechanism=auth["sasl_mechanism"],
+        username=auth["sasl_plain_username"],
+        password=auth["sasl_plain_password"],
+        ssl_context=context,
+    )

@@ -5,11 +5,9 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-import faust
-
 from heartbeat_stream.settings import Settings, SettingsError
 
-__all__ = ["faust_credentials", "kafka_auth"]
+__all__ = ["kafka_auth"]
 
 
 def kafka_auth(settings: Settings) -> dict[str, Any]:
@@ -56,19 +54,3 @@ def _unusable(variables: str, where: object, error: OSError, wants: str) -> Sett
     # OpenSSL's own words, as "PEM lib", help nobody.
     reason = wants if isinstance(error, ssl.SSLError) else error.strerror
     return SettingsError(f"{variables}: {where} cannot be used: {reason}")
-
-
-def faust_credentials(settings: Settings) -> faust.auth.Credentials | None:
-    """The same for Faust; None where nothing is encrypted and nobody asks who it is."""
-    auth = kafka_auth(settings)
-    if auth["security_protocol"] == "PLAINTEXT":
-        return None
-    context = auth.get("ssl_context")
-    if "sasl_mechanism" not in auth:
-        return faust.SSLCredentials(context)
-    return faust.SASLCredentials(
-        mechanism=auth["sasl_mechanism"],
-        username=auth["sasl_plain_username"],
-        password=auth["sasl_plain_password"],
-        ssl_context=context,
-    )
