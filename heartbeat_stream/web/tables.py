@@ -42,7 +42,8 @@ class TableDetail(WorkerView):
         return self.json({"table": name, "changelog": table.changelog})
 
 
-@blueprint.route("/{name}/{key:.+}/", name="key-detail")
+# A room id may hold anything, a newline too.
+@blueprint.route("/{name}/{key:(?s:.+)}/", name="key-detail")
 class TableKey(WorkerView):
     """One key of one table, from the worker that owns it."""
 
