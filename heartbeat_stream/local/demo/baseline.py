@@ -21,6 +21,7 @@ __all__ = ["WINDOW_MS", "Baseline", "follow_topic"]
 WINDOW_MS = 5_000
 
 _PAUSE_S = 0.25
+_STOP_S = 3.0
 #: More would hold up the event loop for longer than about 10 ms.
 _SLICE = 4_000
 
@@ -80,9 +81,12 @@ class TopicFollower:
             self._task.result()
 
     async def stop(self) -> None:
+        """End it, within a bound. Never raises."""
         self._task.cancel()
-        await asyncio.wait({self._task})
-        await self._consumer.stop()
+        # Waited for from outside: where the broker is gone, aiokafka's stop() ends with the
+        # cancellation of a task of its own, which is none of ours.
+        stopping = asyncio.create_task(self._consumer.stop())
+        await asyncio.wait({self._task, stopping}, timeout=_STOP_S)
 
     async def _run(self) -> None:
         while True:

@@ -193,6 +193,7 @@ class _Demo:
             baseline=watcher.baseline.writes,
             rooms=len(snapshot.rows),
             comparison=comparison,
+            no_lag_after_s=settling.no_lag_after_s,
             sample=sample(snapshot.rows, _SAMPLE_ROWS),
             window_ms=settings.buffer_window_ms,
             problems=problems,

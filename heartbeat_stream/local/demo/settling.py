@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 
@@ -36,7 +37,10 @@ class Settling:
         self._settings = settings
         self._sent = sent
         self._stop = stop
+        self._began_s = time.monotonic()
         self.problems: list[str] = []
+        #: When the lag was seen to be 0; None where nobody has waited for it.
+        self.no_lag_after_s: float | None = None
 
     @property
     def caught_up(self) -> bool:
@@ -78,11 +82,15 @@ class Settling:
         return True
 
     async def _commit_all(self) -> None:
-        deadline = time.monotonic() + self._settings.checkpoint_ms / 1000 + _PATIENCE_S
+        patience = self._settings.checkpoint_ms / 1000 + _PATIENCE_S
+        least, deadline = math.inf, 0.0
         while not self._stop.is_set():
             lag = await self._lag()
             if lag == 0:
+                self.no_lag_after_s = time.monotonic() - self._began_s
                 return
+            if lag < least:
+                least, deadline = lag, time.monotonic() + patience
             if time.monotonic() > deadline:
                 self.problems.append(f"the lag has not gone to 0: {lag:,} records")
                 return

@@ -27,6 +27,7 @@ class Outcome:
     """What came of it.
 
     rooms: rows in the table. comparison: None where the worker had not read everything yet.
+    no_lag_after_s: from the last heartbeat until all offsets were committed; None if not seen.
     problems: a line for everything that is not as it must be.
     """
 
@@ -36,6 +37,7 @@ class Outcome:
     baseline: int
     rooms: int
     comparison: Comparison | None
+    no_lag_after_s: float | None
     sample: Sequence[Heartbeat]
     window_ms: int
     problems: list[str] = field(default_factory=list)
@@ -48,7 +50,7 @@ def summary(outcome: Outcome, columns: int) -> list[Line]:
         (
             "heartbeats in",
             f"{figures.records:,}",
-            f"in {outcome.seconds:.1f} s, {figures.records / outcome.seconds:,.0f} a second",
+            _how_fast(outcome),
         ),
         ("dropped", f"{figures.dropped:,}", ""),
         ("  stale", f"{figures.stale:,}", "repeated or late: their room knew a newer one"),
@@ -69,6 +71,14 @@ def summary(outcome: Outcome, columns: int) -> list[Line]:
     if outcome.sample:
         lines += [[], *_table(outcome.sample)]
     return lines
+
+
+def _how_fast(outcome: Outcome) -> str:
+    per_second = outcome.figures.records / max(outcome.seconds, 0.1)
+    said = f"in {outcome.seconds:.1f} s, {per_second:,.0f} a second"
+    if outcome.no_lag_after_s is None:
+        return said
+    return f"{said}; lag 0 within {outcome.no_lag_after_s:.1f} s of the last one"
 
 
 def _merged_per_row(figures: Figures) -> str:
