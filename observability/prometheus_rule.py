@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import yaml
@@ -17,8 +18,8 @@ def main() -> None:
         "metadata": {"name": "heartbeat-stream"},
         "spec": {"groups": rules["groups"]},
     }
-    print("# Made from observability/alerts.yaml by `make rules`.")
-    print(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True, width=100), end="")
+    sys.stdout.write("# Made from observability/alerts.yaml by `make rules`.\n")
+    yaml.safe_dump(manifest, sys.stdout, sort_keys=False, allow_unicode=True, width=100)
 
 
 if __name__ == "__main__":
