@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
@@ -12,6 +13,7 @@ from heartbeat_stream.core.cooldown import Schedule
 from heartbeat_stream.core.heartbeat import Heartbeat
 from heartbeat_stream.core.reasons import Rejected
 from heartbeat_stream.core.room import Room
+from heartbeat_stream.distribution import COUNTS, SECONDS, Distribution
 from heartbeat_stream.sinks.postgres import Refused, SinkUnavailable
 
 __all__ = ["Drain", "Sink"]
@@ -21,6 +23,8 @@ logger = logging.getLogger(__name__)
 _BACKOFF_FIRST_MS = 50
 #: Once the database answers again, a due room is tried within this time.
 _BACKOFF_MOST_MS = 1000
+#: How long a write that was cut may take to end.
+_CANCEL_S = 1.0
 
 
 class Sink(Protocol):
@@ -56,7 +60,7 @@ class Drain:
         self._now_ms = now_ms
         self._refuse = refuse
         self._settled = settled
-        self._writes: set[asyncio.Task[None]] = set()
+        self._writes: dict[asyncio.Task[None], list[Room]] = {}
         self._backoff_ms = 0
         self._retry_at = 0
         self._complaints = Complaints(logger)
@@ -64,6 +68,11 @@ class Drain:
         self.rows_refused = 0
         self.retries: Counter[str] = Counter()
         self.last_error: str | None = None
+        #: Of each batch that landed: how long its upsert took, its rows, and how long after its
+        #: first room had become due it was acknowledged.
+        self.upsert_seconds = Distribution(SECONDS)
+        self.upsert_rows = Distribution(COUNTS)
+        self.delay_seconds = Distribution(SECONDS)
 
     @property
     def is_open(self) -> bool:
@@ -80,14 +89,17 @@ class Drain:
             if not rooms:
                 return
             task = asyncio.create_task(self._write(rooms))
-            self._writes.add(task)
-            task.add_done_callback(self._writes.discard)
+            self._writes[task] = rooms
+            task.add_done_callback(lambda task: self._writes.pop(task, None))
 
     async def _write(self, rooms: list[Room]) -> None:
         rows = [room.newest for room in rooms]
         sources = [(room.source_partition, room.source_offset) for room in rooms]
+        due_at = self._schedule.due_at(rooms[0])
+        started = time.perf_counter()
         try:
             refused = await self._sink.upsert(rows)
+            self.upsert_seconds.observe(time.perf_counter() - started)
             for one in refused:
                 await self._refuse(
                     rooms[one.index],
@@ -96,18 +108,29 @@ class Drain:
                     Rejected(one.reason, one.detail),
                 )
         except SinkUnavailable as exc:
-            self._schedule.give_back(rooms)
+            self._give_back(rooms)
             self._back_off(exc)
             return
         except BaseException:
-            self._schedule.give_back(rooms)
+            self._give_back(rooms)
             raise
         self._backoff_ms = 0
         self.last_error = None
         self.rows_written += len(rooms) - len(refused)
         self.rows_refused += len(refused)
-        self._schedule.acknowledge(rooms, [row.ts_ms for row in rows], self._now_ms())
-        self._settled(rooms)
+        self.upsert_rows.observe(len(rows))
+        self.delay_seconds.observe(max(0, self._now_ms() - due_at) / 1000)
+        if self._still_mine():
+            self._schedule.acknowledge(rooms, [row.ts_ms for row in rows], self._now_ms())
+            self._settled(rooms)
+
+    def _give_back(self, rooms: list[Room]) -> None:
+        if self._still_mine():
+            self._schedule.give_back(rooms)
+
+    def _still_mine(self) -> bool:
+        """Whether the rooms of the write that asks were not taken from it by :meth:`quiesce`."""
+        return asyncio.current_task() in self._writes
 
     def _back_off(self, exc: SinkUnavailable) -> None:
         self._backoff_ms = min(max(2 * self._backoff_ms, _BACKOFF_FIRST_MS), _BACKOFF_MOST_MS)
@@ -129,4 +152,6 @@ class Drain:
         for task in late:
             task.cancel()
         if late:
-            await asyncio.wait(late)
+            _, stuck = await asyncio.wait(late, timeout=min(timeout_s, _CANCEL_S))
+            for task in stuck:  # it goes on, but its rooms are no longer its own
+                self._schedule.give_back(self._writes.pop(task))

@@ -17,6 +17,8 @@ from typing import Protocol
 
 from faust.types import TP, Message
 
+from heartbeat_stream.distribution import SECONDS, Distribution
+from heartbeat_stream.lag import Place
 from heartbeat_stream.streaming.producer import BatchProducer, Outbox, OutRecord, Span
 from heartbeat_stream.streaming.store import Position
 from heartbeat_stream.streaming.tables import StateTable
@@ -72,19 +74,24 @@ class Checkpointer:
         self.expected: dict[tuple[str, int], int] = {}
         #: Changelog partitions in which somebody else has written since the last look.
         self.intruded: set[tuple[str, int]] = set()
-        self.last_duration_s = 0.0
-        self.last_rows = 0
+        #: The last record of each partition that an agent has worked on.
+        self.handled: dict[TP, Place] = {}
+        self.durations = Distribution(SECONDS)
+        self.records = 0
         self.completed = 0
+        self.failed = 0
 
     def hold(self, message: Message) -> None:
         """An event has been worked on: acknowledge it with the next checkpoint."""
         message.value = None  # the records themselves are no longer needed
+        self.handled[message.tp] = Place(message.offset, int(message.timestamp * 1000))
         self._held.setdefault(message.tp, []).append(message)
 
     def forget(self, tps: set[TP]) -> None:
         """These partitions are gone: what was not acknowledged is delivered to whoever has them."""
         for tp in tps:
             self._held.pop(tp, None)
+            self.handled.pop(tp, None)
 
     @property
     def held(self) -> int:
@@ -104,6 +111,7 @@ class Checkpointer:
                 await self._outbox.settled()
                 await self._write(deltas)
             except BaseException:
+                self.failed += 1
                 for delta in deltas:
                     delta.undo()
                 for tp, later in self._held.items():
@@ -113,8 +121,8 @@ class Checkpointer:
             for messages in held.values():
                 for message in messages:
                     self._consumer.ack(message)
-            self.last_rows = sum(map(len, deltas))
-            self.last_duration_s = time.perf_counter() - started
+            self.records += sum(map(len, deltas))
+            self.durations.observe(time.perf_counter() - started)
             self.completed += 1
         await self._consumer.commit()
 

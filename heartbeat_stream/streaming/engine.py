@@ -18,6 +18,7 @@ from aiokafka.structs import TopicPartition
 from faust.types import TP
 
 from heartbeat_stream.complaints import Complaints
+from heartbeat_stream.distribution import SECONDS, Distribution
 from heartbeat_stream.streaming.changelog import ChangelogReader
 from heartbeat_stream.streaming.checkpoint import Checkpointer, Delta
 from heartbeat_stream.streaming.store import PartitionStore, StoreError
@@ -48,7 +49,8 @@ class StatefulJob(Protocol):
         """The partition is loaded and ours: its records come, and its rooms may be written."""
 
     async def quiesce(self, timeout_s: float) -> None:
-        """Return when no write is in flight; after the timeout those that are have been cut."""
+        """Return when no write is in flight: after the timeout those that are are cut, within the
+        same time again at most."""
 
     def park(self, partition: int) -> None:
         """The partition may be given up: touch nothing of it until it is loaded again."""
@@ -87,6 +89,9 @@ class Engine:
         self.assigned = False  #: whether any assignment has come yet
         self.recovering = False
         self.rebalances = 0
+        #: From giving partitions up until those that came instead were recovered.
+        self.rebalance_seconds = Distribution(SECONDS)
+        self._rebalancing_since: float | None = None
         self.recovered_records = 0
         self.last_checkpoint_at = time.monotonic()
         self.last_error: str | None = None
@@ -115,6 +120,9 @@ class Engine:
             await self._load(wanted, epoch)
         self.recovering = False
         self.assigned = True
+        if self._rebalancing_since is not None:
+            self.rebalance_seconds.observe(time.perf_counter() - self._rebalancing_since)
+            self._rebalancing_since = None
         logger.info(
             "%d partitions are ours and recovered, %d changelog records read in %.1f s",
             sum(map(len, wanted.values())),
@@ -176,11 +184,13 @@ class Engine:
         self.rebalances += 1
         self._epoch += 1
         started = time.perf_counter()
+        if self._rebalancing_since is None:
+            self._rebalancing_since = started
         for job in self._jobs:
             self.owned[job.name].clear()
+        await self._quiesce(self._release_timeout_s / 3)
         try:
-            async with asyncio.timeout(self._release_timeout_s):
-                await self._quiesce(self._release_timeout_s / 2)
+            async with asyncio.timeout(self._release_timeout_s / 3):
                 await self.checkpoint()
         except (TimeoutError, KafkaError, StoreError) as exc:
             logger.error(
@@ -244,9 +254,9 @@ class Engine:
         self._epoch += 1
         for job in self._jobs:
             self.owned[job.name].clear()
+        await self._quiesce(timeout_s / 3)
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._quiesce(timeout_s / 2)
+            async with asyncio.timeout(timeout_s / 3):
                 await self.checkpoint()
         except (TimeoutError, KafkaError, StoreError) as exc:
             logger.error("ended without a last checkpoint (%r): a restart repeats some work", exc)

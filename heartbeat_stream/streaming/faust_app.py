@@ -5,6 +5,7 @@ Relied upon in faust-streaming 0.15.3: the settings ``ConsumerScheduler`` and ``
 partitions are still ours, with the flow stopped and the buffers cleared; ``App._new_web``.
 """
 
+import asyncio
 import socket
 import zlib
 from collections.abc import Awaitable, Callable
@@ -15,6 +16,7 @@ import faust
 from faust.types import TP, Message
 from yarl import URL
 
+from heartbeat_stream.liveness import Liveness
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.engine import Engine
 from heartbeat_stream.streaming.recovery import EagerTableManager
@@ -33,6 +35,7 @@ class EngineApp(faust.App):
     """A Faust app whose state belongs to an engine."""
 
     engine: Engine
+    liveness: Liveness
     worker: Any  #: what the web views show
     web_socket: socket.socket
 
@@ -55,6 +58,9 @@ class EngineApp(faust.App):
         """Have batches of a topic handled one after the other, each acknowledged by a checkpoint.
 
         Concurrency stays at 1: above it, Faust commits past messages that are still in work.
+
+        What a handler raises ends the worker. Faust would start the agent again, behind the batch
+        that failed, and the next checkpoint would commit past it.
         """
         topic = self.topic(
             topic_name,
@@ -64,11 +70,14 @@ class EngineApp(faust.App):
             value_serializer="raw",
         )
 
-        async def consume(stream: Any) -> None:
-            async for event in stream.noack().events():
-                await handle(event.message)
+        name = f"{handle.__name__}.{topic_name}"
 
-        self.agent(topic, name=f"{handle.__name__}.{topic_name}", concurrency=1)(consume)
+        async def consume(stream: Any) -> None:
+            with self.liveness.running(f"agent {name}"):
+                async for event in stream.noack().events():
+                    await handle(event.message)
+
+        self.agent(topic, name=name, concurrency=1)(consume)
 
     def stop_fetching(self) -> None:
         """No further batch reaches an agent. For the end of the worker."""

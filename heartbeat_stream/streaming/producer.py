@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -55,6 +55,8 @@ class BatchProducer:
             request_timeout_ms=request_timeout_ms,
             **connection,
         )
+        #: Bytes of the batches that were handed over for each topic, before compression.
+        self.bytes_by_topic: Counter[str] = Counter()
         self._turns: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def start(self) -> None:
@@ -114,6 +116,7 @@ class BatchProducer:
                 ):
                     break
                 end += 1
+            self.bytes_by_topic[topic] += batch.size()
             future = await self._producer.send_batch(batch, topic, partition=partition)
             sent.append((records[start:end], future))
             start = end
@@ -154,6 +157,7 @@ class Outbox:
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(most_in_flight)
         self._defect: BaseException | None = None
+        self.retries = 0
         self._complaints = Complaints(logger)
 
     async def put(
@@ -203,6 +207,7 @@ class Outbox:
             pause = min(pause * 2, _RETRY_MOST_S)
 
     def _complain(self, topic: str, exc: KafkaError) -> None:
+        self.retries += 1
         self._complaints.warning(
             "cannot write to topic %s (%s): trying again", topic, _describe(exc)
         )

@@ -5,6 +5,7 @@ be thrown away at any time, but it never holds what the changelog did not acknow
 to which changelog offset it is complete.
 """
 
+import contextlib
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,20 +23,39 @@ from rocksdict import (
     WriteBatch,
 )
 
-__all__ = ["Change", "News", "PartitionStore", "Position", "StoreError", "StoreOptions"]
+__all__ = [
+    "Change",
+    "News",
+    "PartitionStore",
+    "Position",
+    "StoreDamaged",
+    "StoreError",
+    "StoreOptions",
+]
 
 logger = logging.getLogger(__name__)
 
 #: A key and its new value; None deletes the key.
 Change = tuple[bytes, bytes | None]
 
-#: Not a legal key of a table: no key starts with NUL.
+#: Not legal keys of a table: no key starts with NUL.
+_IDENTITY_KEY: Final = b"\0identity"
 _POSITION_KEY: Final = b"\0position"
-_FORMAT: Final = 1
+#: Grows when the tables' values, or what stands beside them, get another form.
+_FORMAT: Final = 2
 
 
 class StoreError(Exception):
     """The local disk refuses: full, not writable, or damaged. The message names the directory."""
+
+
+class StoreDamaged(StoreError):
+    """The disk does not give back what was written to it. The copy is marked: it is discarded when
+    it is opened the next time, unless whoever catches this does it now."""
+
+    def __init__(self, message: str, store: "PartitionStore") -> None:
+        super().__init__(message)
+        self.store = store
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -47,7 +67,6 @@ class Position(msgspec.Struct, frozen=True):
 
     offset: int
     timestamp: int
-    format: int = _FORMAT
 
 
 class News(msgspec.Struct):
@@ -98,16 +117,22 @@ class PartitionStore:
     RocksDB holds the interpreter: callers hand over slices.
     """
 
-    def __init__(self, path: Path, options: StoreOptions) -> None:
+    def __init__(self, path: Path, options: StoreOptions, identity: str) -> None:
+        """``identity`` says whose state this is. What is found of somebody else is discarded."""
         self.path = path
         self._options = options
+        self._identity = f"{_FORMAT} {identity}".encode()
         self._mark = path.with_name(path.name + ".damaged")
         self._failed = False  # RocksDB refuses every write after one that failed, until reopened
-        self._db = self._open()
-        self.position = self._read_position()
         self.news = News()
+        self.position: Position | None = None
         #: Whether a key may be in here at all: spares a new table a look-up per key.
-        self.empty = next(iter(self.scan()), None) is None
+        self.empty = True
+        self._db = self._open()
+        try:
+            self._take_in()
+        except StoreDamaged as damage:
+            self.discard(damage)
 
     def _open(self) -> Rdict:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,9 +147,30 @@ class PartitionStore:
                 return self._open_anew()
             raise StoreError(f"cannot open the local state in {self.path}: {exc}") from exc
 
+    def _take_in(self) -> None:
+        """Look at what has been opened: whose it is, and how far it goes."""
+        found, raw_position = self._read([_IDENTITY_KEY, _POSITION_KEY])
+        self.empty = next(iter(self.scan()), None) is None
+        if found == self._identity:
+            try:
+                self.position = msgspec.json.decode(raw_position or b"null", type=Position | None)
+                return
+            except msgspec.DecodeError as exc:
+                self.discard(exc)
+        elif found is not None or raw_position is not None or not self.empty:
+            self.discard(f"it is of another application or version: {found!r}")
+        else:
+            self._put_identity()
+
+    def _put_identity(self) -> None:
+        try:
+            self._db.put(_IDENTITY_KEY, self._identity)
+        except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
+            raise StoreError(f"cannot write the local state in {self.path}: {exc}") from exc
+
     def _complain(self, why: object) -> None:
         logger.error(
-            "local state in %s is damaged (%s): it is discarded and rebuilt from the changelog",
+            "local state in %s cannot be used (%s): it is discarded and rebuilt from the changelog",
             self.path,
             why,
         )
@@ -137,26 +183,16 @@ class PartitionStore:
         except Exception as exc:  # as above
             raise StoreError(f"cannot open the local state in {self.path}: {exc}") from exc
 
-    def _read_position(self) -> Position | None:
-        raw = self._db.get(_POSITION_KEY)
-        if raw is None:
-            return None
-        try:
-            position = msgspec.json.decode(raw, type=Position)
-        except msgspec.DecodeError:
-            position = None
-        if position is None or position.format != _FORMAT:
-            logger.error("local state in %s is of another version: it is discarded", self.path)
-            self.discard()
-            return None
-        return position
-
-    def discard(self) -> None:
-        """Throw away everything in here, and start empty."""
+    def discard(self, why: object) -> None:
+        """Throw away everything in here, and start empty. Raises StoreError."""
+        self._complain(why)
         self._db.close()
         self._db = self._open_anew()
+        self._failed = False
         self.position = None
         self.empty = True
+        self.news.republish = False
+        self._put_identity()
 
     def get(self, key: bytes) -> bytes | None:
         (value,) = self.get_many([key])
@@ -165,21 +201,27 @@ class PartitionStore:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of many keys, in their order.
 
-        Raises :class:`StoreError` where the disk does not give back what was written to it. The
-        copy is marked then, and the next start rebuilds it.
+        Raises :class:`StoreError`, and :class:`StoreDamaged` where the disk does not give back
+        what was written to it.
         """
         if self.empty:
             return [None] * len(keys)
+        return self._read(keys)
+
+    def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         get = self._db.get
         try:
             return [get(key) for key in keys]
         except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
-            raise self._damaged(exc) from exc
+            raise self._error("read", exc) from exc
 
-    def _damaged(self, exc: Exception) -> StoreError:
-        if _is_damage(exc):
+    def _error(self, action: str, exc: Exception) -> StoreError:
+        message = f"cannot {action} the local state in {self.path}: {exc}"
+        if not _is_damage(exc):
+            return StoreError(message)
+        with contextlib.suppress(OSError):
             self._mark.touch()
-        return StoreError(f"cannot read the local state in {self.path}: {exc}")
+        return StoreDamaged(message, self)
 
     def write(self, changes: Iterable[Change], position: Position | None = None) -> None:
         """Apply changes at once or not at all, and with them the new position, if any.
@@ -205,27 +247,48 @@ class PartitionStore:
             self._db.write(batch)
         except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
             self._failed = True
-            raise StoreError(f"cannot write the local state in {self.path}: {exc}") from exc
+            raise self._error("write", exc) from exc
         if position is not None:
             self.position = position
 
     def scan(self, after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """All keys in order, or those behind ``after``, with their values."""
-        items = cast(
-            "Iterator[tuple[bytes, bytes]]",
-            self._db.items(from_key=after if after is not None else b"\1"),
-        )
+        """All keys in order, or those behind ``after``, with their values.
+
+        Raises as :meth:`get_many` does.
+        """
+        last = after if after is not None else b"\1"
+        items = cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=last))
         try:
             for key, value in items:
+                last = key
                 if key != after:
                     yield key, value
+            self._check_end(last)
         except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
-            raise self._damaged(exc) from exc
+            if isinstance(exc, StoreError):
+                raise
+            raise self._error("read", exc) from exc
+
+    def _check_end(self, last: bytes) -> None:
+        """Raise what ended an iteration, if that was not the end of all keys.
+
+        rocksdict's iterators simply stop where a block cannot be read. Only its cursors can be
+        asked why.
+        """
+        cursor = self._db.iter()
+        cursor.seek(last)
+        if cursor.valid():
+            cursor.next()
+        cursor.status()
 
     def size_bytes(self) -> int:
         """Bytes on disk and in memtables, as RocksDB estimates them."""
         files = self._db.property_int_value("rocksdb.total-sst-files-size") or 0
         return files + (self._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0)
+
+    def entries(self) -> int:
+        """How many entries there are, as RocksDB estimates it."""
+        return self._db.property_int_value("rocksdb.estimate-num-keys") or 0
 
     def close(self) -> None:
         self._db.close()

@@ -38,7 +38,10 @@ class TableStore(SerializedStore[bytes, bytes]):
         store = self.partitions.get(partition)
         if store is None:
             path = self._directory / f"{self.table_name}-{partition}"
-            store = self.partitions[partition] = PartitionStore(path, self._store_options)
+            # With another number of partitions, other rooms belong in here.
+            identity = f"{self.app.conf.id} {self.table_name} {partition}/{self.table.partitions}"
+            store = PartitionStore(path, self._store_options, identity)
+            self.partitions[partition] = store
         return store
 
     def close(self, partition: int) -> None:
@@ -96,7 +99,7 @@ class TableStore(SerializedStore[bytes, bytes]):
 
     def reset_state(self) -> None:
         for store in self.partitions.values():
-            store.discard()
+            store.discard("a reset was asked for")
 
 
 class StateTable(Table[bytes, bytes]):

@@ -10,8 +10,9 @@ come of it, and breaks where Faust changes one of the private methods overridden
 """
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from aiokafka.errors import KafkaError
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP, AppT, ConsumerMessage, Message
 
+from heartbeat_stream.lag import Fetched, Place
 from heartbeat_stream.streaming.fetching import FetchedRecord, fetch_raw_records
 
 __all__ = ["MAX_BATCH_RECORDS", "BatchScheduler", "BatchTransport", "LedgerConsumer"]
@@ -30,6 +32,8 @@ MAX_BATCH_RECORDS: Final = 4000
 #: How long a broker may hold back the answer to a fetch that finds nothing. Most answer as soon as
 #: something comes, but not all: some only look again after half of it.
 FETCH_WAIT_MS: Final = 200
+
+_NO_END: Final = (-1, -1, 0.0)
 
 
 class BatchScheduler:
@@ -80,6 +84,10 @@ class LedgerConsumer(Consumer):
         self._durable: dict[TP, int] = {}
         #: The last record of a partition that was fetched, if any, and the position behind it.
         self._fetched: dict[TP, tuple[int | None, int]] = {}
+        #: For the lag: the first record of a partition that was fetched, and its high watermark
+        #: with aiokafka's and our time of the answer that told it.
+        self._first: dict[TP, Place] = {}
+        self._ends: dict[TP, tuple[int, int, float]] = {}
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         return PositionThread(self, loop=self.loop, beacon=self.beacon)
@@ -100,6 +108,31 @@ class LedgerConsumer(Consumer):
             batches = fetched.get(tp)
             last = batches[-1][-1].offset if batches else self._fetched.get(ours, (None, 0))[0]
             self._fetched[ours] = last, state.position
+            if batches and ours not in self._first:
+                self._first[ours] = Place(batches[0][0].offset, batches[0][0].timestamp)
+            # Relied upon in aiokafka 0.14: ``timestamp`` is when ``highwater`` was told.
+            if state.highwater is not None and state.timestamp != self._ends.get(ours, _NO_END)[1]:
+                self._ends[ours] = state.highwater, state.timestamp, time.monotonic()
+
+    def fetched(self, topics: Set[str]) -> dict[TP, Fetched]:
+        """How far fetching has come in each partition of these topics. Costs no request."""
+        now = time.monotonic()
+        found = {}
+        for tp, (last, position) in self._fetched.copy().items():
+            if tp.topic in topics:
+                end, _, told_at = self._ends.get(tp, _NO_END)
+                found[tp] = Fetched(
+                    position, None if end < 0 else end, now - told_at, self._first.get(tp), last
+                )
+        return found
+
+    def ping(self, answer: Callable[[], None]) -> None:
+        """Have the consumer's thread call ``answer`` as soon as its event loop comes to it."""
+        # Relied upon in mode: a ServiceThread has a loop of its own, which is closed at its end.
+        thread = self._thread
+        if thread is not None:
+            with suppress(RuntimeError):
+                thread.thread_loop.call_soon_threadsafe(answer)
 
     # -- Faust's extension points ------------------------------------------------------------------
 
@@ -161,8 +194,8 @@ class LedgerConsumer(Consumer):
         # after that, because the checkpoint that the call-back makes is to be committed.
         await super().on_partitions_revoked(revoked)
         for tp in revoked:
-            self._durable.pop(tp, None)
-            self._fetched.pop(tp, None)
+            for known in (self._durable, self._fetched, self._first, self._ends):
+                known.pop(tp, None)
 
 
 class PositionThread(AIOKafkaConsumerThread):
