@@ -21,7 +21,7 @@ from heartbeat_stream.complaints import Complaints
 from heartbeat_stream.distribution import SECONDS, Distribution
 from heartbeat_stream.streaming.changelog import ChangelogReader
 from heartbeat_stream.streaming.checkpoint import Checkpointer, Delta
-from heartbeat_stream.streaming.store import PartitionStore, StoreError
+from heartbeat_stream.streaming.store import PartitionStore, StoreDamaged, StoreError
 from heartbeat_stream.streaming.tables import StateTable
 
 __all__ = ["Engine", "StatefulJob", "Superseded"]
@@ -117,7 +117,12 @@ class Engine:
             for job in self._jobs:
                 for partition in self._open[job.name] - wanted[job.name]:
                     self._close(job, partition)
-            await self._load(wanted, epoch)
+            while True:
+                try:
+                    await self._load(wanted, epoch)
+                    break
+                except StoreDamaged as damage:
+                    damage.store.discard(damage)
         self.recovering = False
         self.assigned = True
         if self._rebalancing_since is not None:
@@ -217,12 +222,17 @@ class Engine:
         self.last_error = None
 
     async def checkpoint_forever(self, sleep: Callable[[float], Awaitable[Any]]) -> None:
-        """Make a checkpoint at every interval; after one that failed, simply the next."""
+        """Make a checkpoint at every interval; after one that failed, simply the next.
+
+        Raises :class:`StoreDamaged` alone.
+        """
         while True:
             await sleep(self._checkpoint_interval_s)
             try:
                 await self.checkpoint()
                 await self._repair()
+            except StoreDamaged:
+                raise  # what cannot be read would be missed: a worker that starts rebuilds it
             except (KafkaError, StoreError) as exc:
                 self.last_error = f"{type(exc).__name__}: {exc}"
                 self._complaints.warning("checkpoint failed, trying again: %s", self.last_error)

@@ -12,6 +12,7 @@ from faust.types import TP
 from yarl import URL
 
 from heartbeat_stream.core.partition import partition_for
+from heartbeat_stream.streaming.store import StoreError
 from heartbeat_stream.streaming.tables import StateTable
 from heartbeat_stream.web.view import WorkerView
 
@@ -55,7 +56,10 @@ class TableKey(WorkerView):
         job = self.worker.job
         partition = partition_for(raw, table.partitions or 1)
         if job.owns(partition):
-            value = self.worker.look_up(name, raw)
+            try:
+                value = self.worker.look_up(name, raw)
+            except StoreError as exc:
+                return self.json({"error": str(exc)}, status=503)
             if value is None:
                 return self.json({"error": f"{key} is not in the table {name}"}, status=404)
             return self.web.bytes(msgspec.json.encode(value), content_type="application/json")
