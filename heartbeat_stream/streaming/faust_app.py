@@ -75,7 +75,11 @@ class EngineApp(faust.App):
         async def consume(stream: Any) -> None:
             with self.liveness.running(f"agent {name}"):
                 async for event in stream.noack().events():
-                    await handle(event.message)
+                    try:
+                        await handle(event.message)
+                    except Exception as exc:
+                        self._crash(exc)
+                        await asyncio.Event().wait()  # no further batch, until this is cancelled
 
         self.agent(topic, name=name, concurrency=1)(consume)
 
