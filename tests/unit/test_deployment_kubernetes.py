@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from kubernetes_validate import utils as schemas
 
 from heartbeat_stream import __version__
 from heartbeat_stream.commands import load_commands
@@ -48,6 +51,15 @@ PRODUCTION = "overlays/production"
 POD = {"metadata.name": "heartbeat-stream-0", "metadata.namespace": "anywhere"}
 IDLE_MIB = 100
 BYTES_PER_ROOM = 600
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _schemas_are_read_once() -> Iterator[None]:
+    """They are megabytes of JSON, which the validator reads anew for each manifest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schemas, "schema_contents", cache(schemas.schema_contents))
+        yield
+
 
 each_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
 
