@@ -11,6 +11,7 @@ from typing import Any
 
 import uvloop
 from aiokafka.errors import KafkaError
+from faust.types import TP
 
 from heartbeat_stream.clock import Clock
 from heartbeat_stream.commands import CommandError
@@ -23,8 +24,10 @@ from heartbeat_stream.jobs.heartbeat_tables import (
     written_version,
 )
 from heartbeat_stream.jobs.heartbeats import HeartbeatJob, TopicGrown
+from heartbeat_stream.lag import Lag, LagMeter
+from heartbeat_stream.liveness import Liveness
 from heartbeat_stream.loop_monitor import LoopMonitor
-from heartbeat_stream.metrics import worker_metrics
+from heartbeat_stream.metrics.collector import worker_metrics
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.sinks.postgres import PostgresSink, Table
 from heartbeat_stream.streaming.changelog import ChangelogReader
@@ -32,7 +35,7 @@ from heartbeat_stream.streaming.checkpoint import Checkpointer
 from heartbeat_stream.streaming.datadir import DataDirectory, DataDirectoryError
 from heartbeat_stream.streaming.dead_letters import DeadLetters
 from heartbeat_stream.streaming.engine import Engine
-from heartbeat_stream.streaming.faust_app import EngineApp, make_app
+from heartbeat_stream.streaming.faust_app import make_app
 from heartbeat_stream.streaming.producer import BatchProducer, Outbox
 from heartbeat_stream.streaming.security import kafka_auth
 from heartbeat_stream.streaming.store import StoreError, StoreOptions
@@ -83,8 +86,15 @@ class Worker:
         self.reader = ChangelogReader(connection)
         self.loop_monitor = LoopMonitor()
         self._monitoring = asyncio.create_task(self.loop_monitor.run())
+        self.parts = Liveness()
         self.metrics = worker_metrics(self)
-        self.app: EngineApp
+        self.app = make_app(settings, directory.path, web_socket)
+        self.app.worker = self
+        self.app.liveness = self.parts
+        self._lag_meter: LagMeter[TP] = LagMeter()
+        self._ending = False
+        #: Whether the parts below are there: not before the worker knows its topics.
+        self.built = False
         self.engine: Engine
         self.job: HeartbeatJob
         self.dead_letters: DeadLetters
@@ -95,18 +105,21 @@ class Worker:
 
         Raises :class:`CommandError` where the cluster is not fit for it.
         """
+        # From now on, so that a worker which waits for its brokers is not taken for a dead one.
+        # Faust, which would start it much later, starts nothing twice.
+        await self.app.web.start()
         try:
             partitions, dead_letter_partitions = await self._prepare_topics()
             await self.producer.start()
         except BaseException:
             await self.producer.stop()  # or it complains that nobody did
+            await self.app.web.stop()
             raise
         self._build(partitions, dead_letter_partitions)
         await self.app.start()
 
     def _build(self, partitions: int, dead_letter_partitions: int) -> None:
-        settings = self.settings
-        self.app = app = make_app(settings, self.directory.path, self.web_socket)
+        settings, app = self.settings, self.app
         self.dead_letters = DeadLetters(
             self.outbox, settings.dead_letter_topic, dead_letter_partitions
         )
@@ -135,24 +148,34 @@ class Worker:
             checkpoint_interval_s=settings.checkpoint_ms / 1000,
             release_timeout_s=settings.drain_timeout_ms / 1000,
         )
-        app.worker = self
         app.batch_agent(state_topic_name(settings), self.job.absorb)
         if not settings.source_keyed:
             app.batch_agent(settings.topic, self.job.ingest)
         app.timer(DRAIN_INTERVAL_S)(self._drain)
         app.timer(HOUSEKEEPING_INTERVAL_S)(self._keep_house)
         app.task(self._checkpoints)
+        self._topics_read = {settings.topic, state_topic_name(settings)}
+        self.built = True
 
     async def _drain(self) -> None:
+        self.parts.tick("writing")
         self.job.write_due()
 
     async def _keep_house(self) -> None:
+        self.parts.tick("housekeeping")
+        self.app.ledger.ping(lambda: self.parts.tick("the consumer"))
         self.clock.check()
         self.directory.note_time(self.clock.now_ms())
         self.job.keep_house()
+        self._look_at_lag()
+
+    def _look_at_lag(self) -> None:
+        fetched = self.app.ledger.fetched(self._topics_read)
+        self._lag_meter.look(fetched, self.checkpointer.handled, self.clock.now_ms())
 
     async def _checkpoints(self) -> None:
-        await self.engine.checkpoint_forever(asyncio.sleep)
+        with self.parts.running("checkpoints"):
+            await self.engine.checkpoint_forever(asyncio.sleep)
 
     async def _prepare_topics(self) -> tuple[int, int]:
         """Wait for the brokers and the topics; answer the partition counts of state and dead
@@ -217,10 +240,22 @@ class Worker:
 
     def liveness(self) -> dict[str, Any]:
         """Whether the process can make progress. Outages of Kafka or PostgreSQL do not count."""
-        return {"live": not self.app.crashed}
+        crashed = self.app.crashed
+        ending = self._ending or self.app.should_stop
+        failed = ["the worker has failed"] if crashed else [] if ending else self.parts.failed()
+        return {"live": not failed, "failed": failed}
 
     def readiness(self) -> dict[str, Any]:
         """Whether an assignment has come, its state is recovered, and the loop is running."""
+        if not self.built:
+            return {
+                "ready": False,
+                "assigned": False,
+                "recovered": False,
+                "running": False,
+                "partitions": [],
+                "waiting_for": "the brokers and the topics",
+            }
         engine, app = self.engine, self.app
         checks = {
             "assigned": engine.assigned,
@@ -235,6 +270,11 @@ class Worker:
             "database_error": self.job.drain.last_error,
         }
 
+    def lags(self) -> dict[TP, Lag]:
+        """How far behind this worker is in each partition that it reads."""
+        self._look_at_lag()
+        return self._lag_meter.lags(self.clock.now_ms())
+
     def look_up(self, table: str, key: bytes) -> Any | None:
         """A key's value as it is now, whatever is checkpointed of it; None if it is not known."""
         found = self.job.find(key)
@@ -245,6 +285,7 @@ class Worker:
 
     async def finish(self) -> None:
         """Stop fetching, write what is due, make everything durable, leave. Bounded."""
+        self._ending = True
         settings = self.settings
         timeout = settings.drain_timeout_ms / 1000
         self.app.stop_fetching()

@@ -119,6 +119,10 @@ class Schedule:
         self._advance(now)
         return len(self._due)
 
+    def due_at(self, room: Room) -> int:
+        """When a pending room is due, unless a full buffer makes it due before."""
+        return max(room.arrived_at + self._window_ms, room.written_at + self._cooldown_ms)
+
     def next_instant(self) -> int | None:
         """When to look again if nothing is due; None if no room waits for any time."""
         return self._instants[0] if self._instants else None

@@ -23,7 +23,7 @@ from heartbeat_stream.streaming.recovery import EagerTableManager
 from heartbeat_stream.streaming.security import kafka_auth
 from heartbeat_stream.streaming.store import StoreOptions
 from heartbeat_stream.streaming.tables import StateTable, Version
-from heartbeat_stream.streaming.transport import BatchScheduler, BatchTransport
+from heartbeat_stream.streaming.transport import BatchScheduler, BatchTransport, LedgerConsumer
 
 __all__ = ["EngineApp", "make_app"]
 
@@ -38,6 +38,11 @@ class EngineApp(faust.App):
     liveness: Liveness
     worker: Any  #: what the web views show
     web_socket: socket.socket
+
+    @property
+    def ledger(self) -> LedgerConsumer:
+        """The consumer."""
+        return cast(LedgerConsumer, self.consumer)
 
     def state_table(
         self, name: str, version: Version, partitions: int, options: StoreOptions

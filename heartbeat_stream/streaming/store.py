@@ -286,10 +286,6 @@ class PartitionStore:
         files = self._db.property_int_value("rocksdb.total-sst-files-size") or 0
         return files + (self._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0)
 
-    def entries(self) -> int:
-        """How many entries there are, as RocksDB estimates it."""
-        return self._db.property_int_value("rocksdb.estimate-num-keys") or 0
-
     def close(self) -> None:
         self._db.close()
 
