@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from heartbeat_stream.local.postgres import PostgresServer
 from heartbeat_stream.local.scratch import ScratchDirectory
 from heartbeat_stream.sinks.table import Table
 
-__all__ = ["Ground", "Site", "open_ground"]
+__all__ = ["EMBEDDED", "KAFKA", "Ground", "Site", "open_ground"]
 
 EMBEDDED, KAFKA = "embedded", "kafka"
 
@@ -63,21 +64,42 @@ class Ground:
         self.brokers = brokers
         self.postgres = postgres
         self.directory = directory
-        self._sites = 0
+        # A cluster that is there may have seen other benchmarks.
+        self._prefix = f"bench-{time.time_ns() // 1_000_000:x}"
+        self._names = 0
 
-    async def create_topic(self, name: str, partitions: int) -> None:
-        """Raises KafkaError, also where the topic is there already."""
+    async def create_topic(self, title: str, partitions: int) -> str:
+        """The name of a new topic. Raises KafkaError."""
+        name = f"{self._new_name()}-{title}"
+        async with self._admin() as admin:
+            await admin.create_topics([NewTopic(name, partitions, 1)])
+        return name
+
+    async def clear(self) -> None:
+        """Delete all topics of benchmarks, where the broker can: the embedded one cannot."""
+        if self.kind == EMBEDDED:
+            return
+        async with self._admin() as admin:
+            ours = [name for name in await admin.list_topics() if name.startswith(self._prefix)]
+            if ours:
+                await admin.delete_topics(ours)
+
+    @contextlib.asynccontextmanager
+    async def _admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
         admin = AIOKafkaAdminClient(bootstrap_servers=self.brokers)
         await admin.start()
         try:
-            await admin.create_topics([NewTopic(name, partitions, 1)])
+            yield admin
         finally:
             await admin.close()
 
+    def _new_name(self) -> str:
+        self._names += 1
+        return f"{self._prefix}-{self._names}"
+
     def site(self, topic: str, partitions: int, *, keyed: bool, **settings: str) -> Site:
         """A group, a table and a directory that nobody has used."""
-        self._sites += 1
-        name = f"bench-{self._sites}"
+        name = self._new_name()
         directory = self.directory / name
         directory.mkdir()
         changed = {f"HEARTBEAT_{key.upper()}": value for key, value in settings.items()}
@@ -93,6 +115,7 @@ class Ground:
                 "HEARTBEAT_SESSION_TIMEOUT_MS": str(SESSION_TIMEOUT_MS),
                 "HEARTBEAT_APP_ID": name,
                 "HEARTBEAT_TOPIC": topic,
+                "HEARTBEAT_DEAD_LETTER_TOPIC": f"{name}-dead-letter",
                 "HEARTBEAT_SOURCE_KEYED": str(keyed).lower(),
                 "HEARTBEAT_TABLE": name.replace("-", "_"),
                 "HEARTBEAT_PARTITIONS": str(partitions),

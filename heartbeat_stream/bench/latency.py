@@ -79,8 +79,7 @@ class Latency:
 
 async def measure_latency(ground: Ground, test: LatencyTest, say: Say) -> Latency:
     """Raises BenchError and SendError."""
-    topic = f"latency-{time.time_ns()}"
-    await ground.create_topic(topic, test.partitions)
+    topic = await ground.create_topic("latency", test.partitions)
     site = ground.site(
         topic,
         test.partitions,

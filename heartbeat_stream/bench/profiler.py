@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from heartbeat_stream.bench.worker_process import BenchError
+
 __all__ = ["Profile", "top_of"]
 
 _RATE = 500
@@ -28,11 +30,13 @@ class Profile:
         self.path = path
 
     @classmethod
-    def find(cls, path: Path) -> Profile | None:
-        """With py-spy beside this Python or on the path; None where it is not installed."""
+    def find(cls, path: Path) -> Profile:
+        """With py-spy beside this Python or on the path. Raises BenchError where there is none."""
         beside = Path(sys.executable).with_name("py-spy")
         program = str(beside) if beside.exists() else shutil.which("py-spy")
-        return cls(program, path) if program else None
+        if program is None:
+            raise BenchError("--profile needs py-spy: pip install py-spy")
+        return cls(program, path)
 
     @contextmanager
     def of(self, pid: int) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heartbeat_stream.bench.load import Load
@@ -65,13 +65,14 @@ class WorkerRun(Run):
 
 @dataclass(frozen=True)
 class Throughput:
-    """All measurements of a scenario."""
+    """All measurements of a scenario; ``peers`` by name."""
 
     scenario: Scenario
     broker: str
     bytes_per_value: float
     ceiling: Sequence[Run]
     worker: Sequence[WorkerRun]
+    peers: Mapping[str, Run] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float:

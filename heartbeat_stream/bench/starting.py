@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 from heartbeat_stream.bench.ground import Ground
@@ -14,8 +13,7 @@ __all__ = ["measure_starts"]
 async def measure_starts(ground: Ground, starts: int, say: Callable[[str], None]) -> list[float]:
     """Seconds of several starts, each of a group and a directory of its own. Raises BenchError."""
     seconds = []
-    topic = f"start-{time.time_ns()}"
-    await ground.create_topic(topic, 8)
+    topic = await ground.create_topic("start", 8)
     for number in range(1, starts + 1):
         say(f"start on {ground.kind}: {number} of {starts}")
         site = ground.site(topic, 8, keyed=True)

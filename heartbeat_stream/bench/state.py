@@ -61,8 +61,7 @@ class StateFigures:
 
 async def measure_state(ground: Ground, rooms: int, say: Say) -> StateFigures:
     """Raises BenchError, also where any row or state is wrong in the end, and SendError."""
-    topic = f"state-{time.time_ns()}"
-    await ground.create_topic(topic, _PARTITIONS)
+    topic = await ground.create_topic("state", _PARTITIONS)
     site = ground.site(topic, _PARTITIONS, keyed=True, cooldown_ms=_DAY_MS)
     await asyncio.to_thread(site.init)
     now = time.time_ns() // 1_000_000

@@ -16,11 +16,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
 
 from heartbeat_stream.bench.filling import fill
 from heartbeat_stream.bench.ground import Ground, Site
 from heartbeat_stream.bench.load import Load, RollCall
+from heartbeat_stream.bench.peer_runs import Peer, run_peer
 from heartbeat_stream.bench.profiler import Profile
 from heartbeat_stream.bench.runs import Run, Scenario, Throughput, WorkerRun, sustained
 from heartbeat_stream.bench.verification import AT_ONCE, verify, wait_until_written
@@ -44,25 +46,34 @@ Say = Callable[[str], None]
 
 
 async def measure(
-    ground: Ground, scenario: Scenario, rounds: int, say: Say, profile: Profile | None = None
-) -> Throughput:
-    """Fill a topic, then measure ceiling and worker in turn. Raises BenchError and SendError.
+    ground: Ground,
+    scenarios: Sequence[Scenario],
+    rounds: int,
+    say: Say,
+    *,
+    peers: Sequence[tuple[Peer, Path]] = (),
+    profile: Profile | None = None,
+) -> list[Throughput]:
+    """Fill topics, then measure each scenario in turn, round by round.
 
-    With a profile, one more round is run under it, which does not count.
+    The peers, each with the Python that has it, are run once on each topic. With a profile, one
+    more round is run under it, which does not count. Raises BenchError and SendError.
     """
-    test = _Test(ground, scenario, say)
-    size = await test.prepare()
-    ceiling, workers = [], []
+    tests = [_Test(ground, scenario, say) for scenario in scenarios]
+    for test in tests:
+        await test.prepare()
     for number in range(1, rounds + 1):
-        say(f"{test.name}: ceiling, {number} of {rounds}")
-        ceiling.append(await run_ceiling(ground.brokers, test.topic, scenario))
-        # Odd rounds leave the next worker with the changelogs alone.
-        workers.append(await test.worker(f"{number} of {rounds}", keep_files=number % 2 == 0))
-    if scenario.crash:
-        await test.crash()
-    if profile is not None:
-        await test.worker("profile", keep_files=True, profile=profile)
-    return Throughput(scenario, ground.kind, size, ceiling, workers)
+        for test in tests:
+            # Odd rounds leave the next worker with the changelogs alone.
+            await test.round(f"{number} of {rounds}", keep_files=number % 2 == 0)
+    for test in tests:
+        for peer, python in peers:
+            await test.peer(peer, python)
+        if test.scenario.crash:
+            await test.crash()
+        if profile is not None:
+            await test.worker("profile", keep_files=True, profile=profile)
+    return [test.result() for test in tests]
 
 
 async def run_ceiling(brokers: str, topic: str, scenario: Scenario) -> Run:
@@ -81,45 +92,71 @@ class _Test:
     """One scenario on one broker."""
 
     def __init__(self, ground: Ground, scenario: Scenario, say: Say) -> None:
-        self.name = f"{scenario.name} on {ground.kind}"
-        self.topic = f"{scenario.name}-{time.time_ns()}"
+        self.scenario = scenario
+        self._name = f"{scenario.name} on {ground.kind}"
+        self._topic = self._roll_topic = ""
         self._ground = ground
-        self._scenario = scenario
         self._say = say
         self._roll_call = RollCall(scenario.load.rooms, scenario.load.start_ms - 1)
         self._newest: Mapping[int, int] = {}
+        self._bytes_per_value = 0.0
+        self._ceiling: list[Run] = []
+        self._workers: list[WorkerRun] = []
+        self._peers: dict[str, Run] = {}
 
-    async def prepare(self) -> float:
-        """Fill the topics; bytes per value."""
-        load = self._scenario.load
-        self._newest = await asyncio.to_thread(load.newest)
-        if self._scenario.warm:
+    async def prepare(self) -> None:
+        """Fill the topics."""
+        scenario = self.scenario
+        self._newest = await asyncio.to_thread(scenario.load.newest)
+        if scenario.warm:
             self._newest = {**self._roll_call.newest(), **self._newest}
+            self._roll_topic = await self._ground.create_topic("roll-call", scenario.partitions)
             await self._fill(self._roll_topic, self._roll_call)
-        return await self._fill(self.topic, load)
+        self._topic = await self._ground.create_topic(scenario.name, scenario.partitions)
+        self._bytes_per_value = await self._fill(self._topic, scenario.load)
 
-    @property
-    def _roll_topic(self) -> str:
-        return f"{self.topic}-roll-call"
+    async def round(self, label: str, *, keep_files: bool) -> None:
+        """Measure ceiling and worker."""
+        self._say(f"{self._name}: ceiling, {label}")
+        self._ceiling.append(await run_ceiling(self._ground.brokers, self._topic, self.scenario))
+        self._workers.append(await self.worker(label, keep_files=keep_files))
+
+    async def peer(self, peer: Peer, python: Path) -> None:
+        """Measure another framework."""
+        self._say(f"{self._name}: {peer.name}")
+        messages = min(peer.messages, self.scenario.load.messages)
+        brokers, directory = self._ground.brokers, self._ground.directory
+        self._peers[peer.name] = await run_peer(
+            peer, python, brokers, self._topic, directory, messages
+        )
+
+    def result(self) -> Throughput:
+        return Throughput(
+            self.scenario,
+            self._ground.kind,
+            self._bytes_per_value,
+            self._ceiling,
+            self._workers,
+            self._peers,
+        )
 
     async def _fill(self, topic: str, load: Load | RollCall) -> float:
         def on_progress(sent: int) -> None:
-            self._say(f"{self.name}: {sent:,} of {load.messages:,} heartbeats sent")
+            self._say(f"{self._name}: {sent:,} of {load.messages:,} heartbeats sent")
 
-        await self._ground.create_topic(topic, self._scenario.partitions)
         return await fill(
-            self._ground.brokers, topic, load, keyed=self._scenario.keyed, on_progress=on_progress
+            self._ground.brokers, topic, load, keyed=self.scenario.keyed, on_progress=on_progress
         )
 
     async def _site(self) -> Site:
         """A new site; where the scenario is warm, all its rooms are known and written."""
-        scenario = self._scenario
+        scenario = self.scenario
         site = self._ground.site(
-            self.topic, scenario.partitions, keyed=scenario.keyed, **scenario.settings
+            self._topic, scenario.partitions, keyed=scenario.keyed, **scenario.settings
         )
         await asyncio.to_thread(site.init)
         if scenario.warm:
-            self._say(f"{self.name}: {scenario.load.rooms:,} rooms become known")
+            self._say(f"{self._name}: {scenario.load.rooms:,} rooms become known")
             with site.worker(topic=self._roll_topic, **AT_ONCE) as worker:
                 await asyncio.to_thread(worker.wait_until_ready)
                 await wait_until_committed(site, worker, self._roll_topic, scenario.load.rooms)
@@ -154,12 +191,12 @@ class _Test:
             figures = await asyncio.to_thread(worker.metrics)
             worker.kill()
         await self._verify(site, label, keep_files=keep_files)
-        messages = self._scenario.load.messages
+        messages = self.scenario.load.messages
         return WorkerRun(
             messages,
             seconds,
             cpu,
-            sustained=sustained(commits, messages) if self._scenario.keyed else None,
+            sustained=sustained(commits, messages) if self.scenario.keyed else None,
             rows_written=int(figures["heartbeat_rows_written_total"]),
             idle_rss=idle,
             peak_rss=peak,
@@ -172,7 +209,7 @@ class _Test:
         with site.worker() as worker:
             await asyncio.to_thread(worker.wait_until_ready)
             async for done in self._progress(site, worker, "to be killed"):
-                if done >= _KILLED_AT * self._scenario.load.messages:
+                if done >= _KILLED_AT * self.scenario.load.messages:
                     break
             worker.kill()
         with site.worker() as worker:
@@ -183,13 +220,13 @@ class _Test:
         await self._verify(site, "started again", keep_files=True)
 
     async def _progress(self, site: Site, worker: WorkerProcess, label: str) -> AsyncIterator[int]:
-        messages = self._scenario.load.messages
-        async for done in _committed(site, worker, self.topic, messages):
-            self._say(f"{self.name}: worker {label}, {done:,} of {messages:,} committed")
+        messages = self.scenario.load.messages
+        async for done in _committed(site, worker, self._topic, messages):
+            self._say(f"{self._name}: worker {label}, {done:,} of {messages:,} committed")
             yield done
 
     async def _verify(self, site: Site, label: str, *, keep_files: bool) -> None:
-        self._say(f"{self.name}: worker {label}, comparing rows and state")
+        self._say(f"{self._name}: worker {label}, comparing rows and state")
         if not keep_files:
             shutil.rmtree(site.data)
         await verify(site, self._newest)

@@ -180,12 +180,20 @@ async def longest_stall(write: Writer, load: Load, in_flight: int) -> float:
     return 1000 * probe.longest
 
 
-async def compare(url: str, rooms: int, batch: int, rounds: int) -> dict[str, dict[str, Measure]]:
-    """Measure every way, in turn and more than once: {way: {phase: the best of the rounds}}."""
-    best = {way: dict.fromkeys(PHASES, Measure()) for way in WAYS}
+async def compare(
+    url: str,
+    rooms: int,
+    batch: int,
+    rounds: int,
+    ways: Sequence[str] = tuple(WAYS),
+    say: Callable[[str], object] = print,
+) -> dict[str, dict[str, Measure]]:
+    """Measure some ways, in turn and more than once: {way: {phase: the best of the rounds}}."""
+    best = {way: dict.fromkeys(PHASES, Measure()) for way in ways}
     admin = await asyncpg.connect(url)
     for round_ in range(rounds):
-        for way, (opened, in_flight) in WAYS.items():
+        for way in ways:
+            opened, in_flight = WAYS[way]
             await admin.execute(f"DROP TABLE IF EXISTS {TABLE.quoted}")
             await admin.execute(ddl(TABLE))
             await admin.execute("CHECKPOINT")
@@ -198,7 +206,7 @@ async def compare(url: str, rooms: int, batch: int, rounds: int) -> dict[str, di
                     stall = min(best[way][phase].stall_ms, stall)
                     best[way][phase] = result._replace(stall_ms=stall)
             assert await admin.fetchval(f"SELECT count(*) FROM {TABLE.quoted}") == rooms
-        print(f"batch of {batch}: round {round_ + 1} of {rounds} done", flush=True)
+        say(f"upsert, batches of {batch}: round {round_ + 1} of {rounds} done")
     await admin.execute(f"DROP TABLE {TABLE.quoted}")
     await admin.close()
     return best
