@@ -19,6 +19,7 @@ class Figures:
 
     Every record is counted once, as a dead letter by its reason, a tombstone, combined (a newer one
     of the room came in the same batch), stale (not newer than what was known) or merged.
+    ``dead_letters`` has the reasons that have occurred. ``directory`` is the worker's own.
     """
 
     records: int = 0
@@ -42,9 +43,10 @@ class Figures:
         directory = ""
         for family in text_string_to_metric_families(exposition):
             for sample in family.samples:
-                if sample.name == "heartbeat_dead_letters_total":
-                    dead_letters[sample.labels["reason"]] = int(sample.value)
-                elif sample.name == "heartbeat_worker_info":
+                if sample.name == _DEAD_LETTERS:
+                    if sample.value:
+                        dead_letters[sample.labels["reason"]] = int(sample.value)
+                elif sample.name == _INFO:
                     directory = sample.labels["directory"]
                 elif sample.name in _FIELDS:
                     values[_FIELDS[sample.name]] = int(sample.value)
@@ -70,12 +72,9 @@ class Figures:
         """Records read whose fate is not decided yet: forwarded to the repartition topic."""
         return self.records - self.dropped - self.merged
 
-    @property
-    def due(self) -> int:
-        """Rooms to be written now."""
-        return max(0, self.pending - self.cooling - self.waiting - self.in_flight)
 
-
+_DEAD_LETTERS = "heartbeat_dead_letters_total"
+_INFO = "heartbeat_worker_info"
 _FIELDS = {
     "heartbeat_records_total": "records",
     "heartbeat_tombstones_total": "tombstones",

@@ -34,6 +34,14 @@ from heartbeat_stream.sinks.table import Table
 __all__ = ["run_demo"]
 
 _SAMPLE_ROWS = 6
+_FAILURES = (
+    ServerError,
+    SendError,
+    KafkaError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    OSError,
+)
 
 
 def run_demo(chosen: Mapping[str, str], size: FleetSize) -> int:
@@ -47,10 +55,10 @@ def run_demo(chosen: Mapping[str, str], size: FleetSize) -> int:
         sys.stdout.reconfigure(errors="replace")  # Chinese room names on a terminal of old
     try:
         return asyncio.run(_Demo(chosen, size).run())
-    except (ServerError, SendError, KafkaError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise CommandError(str(error)) from error
+    except BrokenPipeError:  # of our own output
+        raise
+    except _FAILURES as error:
+        raise CommandError(str(error) or type(error).__name__) from error
 
 
 @contextmanager

@@ -64,20 +64,19 @@ class Settling:
         await self._end_cooldowns(over_at)
 
     async def _read_all(self) -> bool:
-        deadline = time.monotonic() + (_HURRY_S if self._stop.is_set() else _PATIENCE_S)
-        decided = -1
+        most, moved_at = -1, time.monotonic()
         while not self.caught_up:
-            await self._watcher.look("sent; the worker reads the rest")
+            stopped = self._stop.is_set()
+            phase = "stopping" if stopped else "sent"
+            await self._watcher.look(f"{phase}; the worker reads the rest")
             figures = self._watcher.figures
             progress = figures.dropped + figures.merged + self._watcher.baseline.records
-            if progress > decided and not self._stop.is_set():
-                decided, deadline = progress, time.monotonic() + _PATIENCE_S
-            if time.monotonic() > deadline:
-                if not self._stop.is_set():
-                    self.problems.append(
-                        f"{self._sent - figures.records + figures.on_the_way:,} of "
-                        f"{self._sent:,} heartbeats were not worked off"
-                    )
+            if progress > most and not stopped:
+                most, moved_at = progress, time.monotonic()
+            if time.monotonic() - moved_at > (_HURRY_S if stopped else _PATIENCE_S):
+                if not stopped:
+                    left = self._sent - figures.records + figures.on_the_way
+                    self.problems.append(f"{left:,} of {self._sent:,} heartbeats are not done")
                 return False
         return True
 
