@@ -43,13 +43,14 @@ test-kafka: $(STAMP) ## the tests on Apache Kafka (installs Java and Maven where
 	$(BIN)/pytest -m kafka $(PYTEST_ARGS)
 
 # Programs that the tests marked "services" start, with the Debian package of each.
-SERVICES = pgbouncer:pgbouncer
+SERVICES = pgbouncer:pgbouncer prometheus:prometheus
 test-services: $(STAMP) ## the tests on servers from Debian's packages (installs them where missing, as root)
 	@.ci/need $(SERVICES)
 	PATH="$$PATH:/usr/sbin:/sbin" $(BIN)/pytest -m services $(PYTEST_ARGS)
 
-reference: $(STAMP) ## .env.example and docs/configuration.md anew, from the settings
+reference: $(STAMP) ## .env.example, docs/configuration.md and docs/metrics.md anew
 	$(BIN)/python -m heartbeat_stream.config.reference .
+	$(BIN)/python -m heartbeat_stream.metrics.reference .
 
 RULES = k8s/components/monitoring/prometheus-rule.yaml
 rules: $(STAMP) ## the PrometheusRule for Kubernetes anew, from observability/alerts.yaml
