@@ -117,12 +117,9 @@ class Engine:
             for job in self._jobs:
                 for partition in self._open[job.name] - wanted[job.name]:
                     self._close(job, partition)
-            while True:
-                try:
-                    await self._load(wanted, epoch)
-                    break
-                except StoreDamaged as damage:
-                    damage.store.discard(damage)
+            while (damage := await self._try_to_load(wanted, epoch)) is not None:
+                store, why = damage
+                store.discard(why)
         self.recovering = False
         self.assigned = True
         if self._rebalancing_since is not None:
@@ -134,6 +131,17 @@ class Engine:
             self.recovered_records - read,
             time.perf_counter() - started,
         )
+
+    async def _try_to_load(
+        self, wanted: dict[str, set[int]], epoch: int
+    ) -> tuple[PartitionStore, str] | None:
+        """Answer a local copy that turned out to be damaged, and what it said; None if all went
+        well. The error itself is not kept, since its traceback keeps the database open."""
+        try:
+            await self._load(wanted, epoch)
+        except StoreDamaged as damage:
+            return damage.store, str(damage)
+        return None
 
     async def _load(self, wanted: dict[str, set[int]], epoch: int) -> None:
         """Bring tables and memory up to date, and own the partitions."""

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final, cast
 
@@ -16,6 +17,7 @@ import msgspec
 from rocksdict import (
     BlockBasedOptions,
     Cache,
+    DbClosedError,
     DBCompressionType,
     DBRecoveryMode,
     Options,
@@ -41,6 +43,8 @@ Change = tuple[bytes, bytes | None]
 #: Not legal keys of a table: no key starts with NUL.
 _IDENTITY_KEY: Final = b"\0identity"
 _POSITION_KEY: Final = b"\0position"
+#: Keys read at a time: a few milliseconds.
+_SLICE: Final = 2000
 #: Grows when the tables' values, or what stands beside them, get another form.
 _FORMAT: Final = 2
 
@@ -186,7 +190,7 @@ class PartitionStore:
     def discard(self, why: object) -> None:
         """Throw away everything in here, and start empty. Raises StoreError."""
         self._complain(why)
-        self._db.close()
+        self.close()
         self._db = self._open_anew()
         self._failed = False
         self.position = None
@@ -256,18 +260,27 @@ class PartitionStore:
 
         Raises as :meth:`get_many` does.
         """
-        last = after if after is not None else b"\1"
-        items = cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=last))
+        last = after
+        while True:
+            # By slices, because an open iterator would keep the database from being closed.
+            part = self._slice(last)
+            yield from part
+            if len(part) < _SLICE:
+                return
+            last = part[-1][0]
+
+    def _slice(self, after: bytes | None) -> list[tuple[bytes, bytes]]:
+        start = after if after is not None else b"\1"
+        count = _SLICE + (after is not None)
         try:
-            for key, value in items:
-                last = key
-                if key != after:
-                    yield key, value
-            self._check_end(last)
+            part = cast(
+                "list[tuple[bytes, bytes]]", list(islice(self._db.items(from_key=start), count))
+            )
+            if len(part) < count:
+                self._check_end(part[-1][0] if part else start)
         except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
-            if isinstance(exc, StoreError):
-                raise
             raise self._error("read", exc) from exc
+        return part[1:] if part and part[0][0] == after else part[:_SLICE]
 
     def _check_end(self, last: bytes) -> None:
         """Raise what ended an iteration, if that was not the end of all keys.
@@ -279,7 +292,11 @@ class PartitionStore:
         cursor.seek(last)
         if cursor.valid():
             cursor.next()
-        cursor.status()
+        try:
+            cursor.status()
+        except Exception:
+            del cursor  # the traceback would keep it, and it the database
+            raise
 
     def size_bytes(self) -> int:
         """Bytes on disk and in memtables, as RocksDB estimates them."""
@@ -287,7 +304,9 @@ class PartitionStore:
         return files + (self._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0)
 
     def close(self) -> None:
-        self._db.close()
+        """Safe to repeat, and to call where opening it anew has failed."""
+        with contextlib.suppress(DbClosedError):
+            self._db.close()
 
 
 def _is_damage(exc: Exception) -> bool:
