@@ -20,8 +20,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 __all__ = ["Fetched", "Lag", "LagMeter", "Place"]
 
-#: Ends remembered of a partition. When there are more, every other one is forgotten, so that hours
-#: behind are told less exactly than seconds.
+#: Ends remembered of a partition. When there are more, every other one is forgotten, and new ones
+#: are remembered half as often: hours behind are told less exactly than seconds.
 _MARKS_MAX: Final = 256
 
 
@@ -92,6 +92,7 @@ class _Partition:
 
     def __init__(self) -> None:
         self._marks: deque[tuple[int, int]] = deque()  # (end, when it was last seen), ascending
+        self._apart_ms = 0  # the least time between two of them but the newest
         self._done = 0  # the first offset that has not been worked on
         self._end: int | None = None
         # When everything that was there had been worked on.
@@ -117,11 +118,16 @@ class _Partition:
         marks = self._marks
         while marks and marks[-1][0] >= end:
             marks.pop()
+        if len(marks) > 1 and marks[-1][1] - marks[-2][1] < self._apart_ms:
+            marks.pop()
         marks.append((end, seen_ms))
         while marks and marks[0][0] <= self._done:
             self._caught_up_ms = marks.popleft()[1]
-        if len(marks) > _MARKS_MAX:
-            self._marks = deque(list(marks)[::2])
+        if not marks:
+            self._apart_ms = 0
+        elif len(marks) > _MARKS_MAX:
+            self._marks = marks = deque(list(marks)[::2])
+            self._apart_ms = (marks[-1][1] - marks[0][1]) // (len(marks) - 1)
 
     def lag(self, now_ms: int) -> Lag | None:
         if self._end is None:
