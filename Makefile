@@ -5,12 +5,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-# Passed on: make demo DEMO_ARGS="--seconds 20", make test PYTEST_ARGS="-k cooldown -x".
+# Passed on: make demo DEMO_ARGS="--seconds 20", make bench BENCH_ARGS="--short", make test PYTEST_ARGS="-k cooldown -x".
 DEMO_ARGS   ?=
+BENCH_ARGS  ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint test test-kafka test-services reference rules format lock clean
+.PHONY: help setup demo lint test test-kafka test-services bench bench-peers reference rules format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +49,16 @@ test-services: $(STAMP) ## the tests on servers from Debian's packages (installs
 	@.ci/need $(SERVICES)
 	PATH="$$PATH:/usr/sbin:/sbin" $(BIN)/pytest -m services $(PYTEST_ARGS)
 
+bench: $(STAMP) ## the benchmarks, about 25 minutes; results in bench/results
+	@.ci/need java:default-jre-headless mvn:maven
+	@mkdir -p bench/results
+	$(BIN)/heartbeat-stream bench --json bench/results/bench.json --chart bench/results/bench.svg $(BENCH_ARGS)
+
+PEERS := $(VENV)-peers
+bench-peers: ## what the benchmarks are compared with, in an environment of its own
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
+
 reference: $(STAMP) ## .env.example, docs/configuration.md and docs/metrics.md anew
 	$(BIN)/python -m heartbeat_stream.config.reference .
 	$(BIN)/python -m heartbeat_stream.metrics.reference .
@@ -74,5 +85,5 @@ lock: ## both lock files anew; LOCK_ARGS="--upgrade" takes newer versions
 	rm -rf $(VENV)-lock
 
 clean: ## what make and the tests left in this folder, the environment too
-	rm -rf $(VENV) $(VENV)-lock build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-peers build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -23,7 +23,9 @@ from heartbeat_stream.bench.state import StateFigures, measure_state
 from heartbeat_stream.bench.throughput import measure
 from heartbeat_stream.bench.upsert import Measure, compare
 
-__all__ = ["FULL", "SHORT", "Results", "Size", "Suite"]
+__all__ = ["FULL", "PARTS_OF_THROUGHPUT", "SHORT", "Results", "Size", "Suite"]
+
+PARTS_OF_THROUGHPUT = ("keyed", "unkeyed", "hot", "rooms", "cooldown", "slow-database")
 
 _HOT_ROOMS = 10
 _STATEMENT_S = 0.05
@@ -158,7 +160,7 @@ class Suite:
         """``brokers``: a cluster that is there, to use as Apache Kafka."""
         self.results = Results()
         self._size = size
-        self._parts = parts
+        self._parts = [*parts] if "peers" not in parts or "keyed" in parts else ["keyed", *parts]
         self._kinds = kinds
         self._brokers = brokers
         self._say = say
@@ -173,8 +175,10 @@ class Suite:
             with contextlib.ExitStack() as shared:
                 ground = None if kind == EMBEDDED else shared.enter_context(self._open(kind))
                 for part in self._parts:
-                    if part == "peers" or (part == "upsert" and self.results.upsert):
-                        continue
+                    if part == "peers":
+                        continue  # with `keyed`, on its topic
+                    if part == "upsert" and self.results.upsert:
+                        continue  # no broker has a part in it
                     if part in ("latency", "state", "start") and kind != self._kinds[-1]:
                         continue  # once, on Apache Kafka where that is among the brokers
                     with contextlib.ExitStack() as own:
@@ -202,7 +206,7 @@ class Suite:
             results.state.append(await measure_state(ground, size.state_rooms, say))
         elif part == "start":
             results.starts[ground.kind] = await measure_starts(ground, size.starts, say)
-        else:
+        elif part in PARTS_OF_THROUGHPUT:
             scenarios = scenarios_of(part, size)
             first, second, others = size.rounds
             results.throughput += await measure(
