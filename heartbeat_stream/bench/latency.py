@@ -65,13 +65,18 @@ class LatencyTest:
 
 @dataclass(frozen=True)
 class Latency:
-    """What came of it. ``stall_s`` covers the worker's start, too, where ``stall_with_start``."""
+    """What came of it. ``stall_s`` covers the worker's start, too, where ``stall_with_start``.
+
+    ``inferred``: writes whose acknowledgement is not in the changelog, and was taken for the
+    commit: the latency that follows on one is overstated by the time between the two.
+    """
 
     test: LatencyTest
     broker: str
     sent: int
     sent_per_second: float
     latencies: Latencies
+    inferred: int
     worker_cpu_share: float
     stall_s: float
     stall_with_start: bool
@@ -102,7 +107,7 @@ async def measure_latency(ground: Ground, test: LatencyTest, say: Say) -> Latenc
         end_ms = time.time_ns() // 1_000_000
         await asyncio.to_thread(worker.stop)
     say("latency: reading what was written when")
-    writes = await _writes(ground, site, names["audit"])
+    writes, inferred = await _writes(ground, site, names["audit"])
     sent = sum(map(len, arrivals.values()))
     return Latency(
         test,
@@ -110,6 +115,7 @@ async def measure_latency(ground: Ground, test: LatencyTest, say: Say) -> Latenc
         sent,
         sent / elapsed,
         latencies(test.rule, arrivals, writes, end_ms),
+        inferred,
         cpu / elapsed,
         stall,
         with_start,
@@ -151,7 +157,8 @@ async def _longest_stall(worker: WorkerProcess, seconds: float) -> tuple[float, 
     return longest, with_start
 
 
-async def _writes(ground: Ground, site: Site, audit: str) -> dict[int, list[Write]]:
+async def _writes(ground: Ground, site: Site, audit: str) -> tuple[dict[int, list[Write]], int]:
+    """All writes, and how many of them the changelog does not know."""
     connection = await asyncpg.connect(ground.postgres.url)
     try:
         rows = await connection.fetch(_COMMITS.format(audit=audit))
@@ -168,6 +175,9 @@ async def _writes(ground: Ground, site: Site, audit: str) -> dict[int, list[Writ
             if at is None:
                 raise BenchError(f"room {room} counts as written, but the database has not seen it")
             writes[room].append(Write(written.ts_ms, written.at, at))
-    if committed:
-        raise BenchError(f"{len(committed)} writes are in the database, but not in the changelog")
-    return writes
+    # Two writes of a room between two checkpoints leave one record of the later. The earlier one
+    # was acknowledged after its commit, so the room was due no earlier than this says.
+    for (room, ts_ms), at in committed.items():
+        writes[room].append(Write(ts_ms, int(at), at))
+        writes[room].sort()
+    return writes, len(committed)

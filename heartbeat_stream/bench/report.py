@@ -63,7 +63,8 @@ def as_text(results: Results) -> str:
             f"{test.test.rule.cooldown_ms} ms; the worker took {test.worker_cpu_share:.0%} of a "
             "core",
             f"  {len(seen.values):,} writes judged ({seen.by_window:,} due by their window), "
-            f"{seen.first:,} first ones not, {len(seen.missing):,} rooms due and not written",
+            f"{seen.first:,} first ones not, {len(seen.missing):,} rooms due and not written, "
+            f"{test.inferred:,} acknowledgements taken from the database",
             "  " + ", ".join(f"p{100 * share:g} {ms:.0f} ms" for share, ms in _marks(seen.values)),
             "",
         ]
@@ -154,6 +155,7 @@ def as_json(results: Results) -> dict[str, object]:
                 "first": one.latencies.first,
                 "by_window": one.latencies.by_window,
                 "missing": len(one.latencies.missing),
+                "inferred": one.inferred,
                 "quantiles_ms": {str(share): ms for share, ms in _marks(one.latencies.values)},
                 "histogram_ms": [bin_._asdict() for bin_ in histogram(one.latencies.values)],
             }

@@ -166,7 +166,7 @@ def results() -> Results:
             "sink": {"insert": Measure(90.0, 1.0, 1.0), "update": Measure(150.0, 1.0, 1.0)},
             "sink x2": {"insert": Measure(120.0, 1.0, 1.0), "update": Measure(220.0, 1.0, 1.0)},
         },
-        latency=[Latency(load, "kafka", 50, 10.0, seen, 0.5, 0.2, False)],
+        latency=[Latency(load, "kafka", 50, 10.0, seen, 0, 0.5, 0.2, False)],
         state=[StateFigures(1000, "kafka", MIB, MIB + 500_000, recoveries)],
         starts={"kafka": [3.0, 1.0, 2.0]},
     )
