@@ -153,16 +153,27 @@ class Checkpointer:
         store = delta.table.store.partitions.get(delta.partition)
         if store is None:
             return  # lost meanwhile: whoever has it now reads the changelog
+        position = self._follow((delta.table.name, delta.partition), spans)
         changes = [(record.key or b"", record.value) for record in records]
         for start in range(0, len(changes), _SLICE):
             store.write(changes[start : start + _SLICE])
             await asyncio.sleep(0)
-        where = (delta.table.name, delta.partition)
+        if position is not None:
+            store.write([], position)
+
+    def _follow(self, where: tuple[str, int], spans: list[Span]) -> Position | None:
+        """Where the changelog ends now, if nobody else has written to it.
+
+        Where the disk then refuses the records, that is true all the same: the next checkpoint
+        writes them to both once more.
+        """
+        position = None
         for span in spans:
             if span.first_offset != self.expected.get(where) or where in self.intruded:
                 # The local copy stays where it was complete: what somebody else has written in
                 # between is read before it may move on.
                 self.intruded.add(where)
-                return
+                return None
             self.expected[where] = span.first_offset + span.records
-            store.write([], Position(self.expected[where] - 1, span.timestamp))
+            position = Position(self.expected[where] - 1, span.timestamp)
+        return position

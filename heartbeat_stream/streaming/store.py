@@ -43,6 +43,7 @@ Change = tuple[bytes, bytes | None]
 #: Not legal keys of a table: no key starts with NUL.
 _IDENTITY_KEY: Final = b"\0identity"
 _POSITION_KEY: Final = b"\0position"
+_NO_SPACE: Final = "No space left on device"
 #: Keys read at a time: a few milliseconds.
 _SLICE: Final = 2000
 #: Grows when the tables' values, or what stands beside them, get another form.
@@ -127,7 +128,7 @@ class PartitionStore:
         self._options = options
         self._identity = f"{_FORMAT} {identity}".encode()
         self._mark = path.with_name(path.name + ".damaged")
-        self._failed = False  # RocksDB refuses every write after one that failed, until reopened
+        self._failed = False  # whether RocksDB must be opened again before it takes another write
         self.news = News()
         self.position: Position | None = None
         #: Whether a key may be in here at all: spares a new table a look-up per key.
@@ -245,12 +246,14 @@ class PartitionStore:
             put(_POSITION_KEY, msgspec.json.encode(position))
         try:
             if self._failed:
-                self._db.close()
+                self.close()
                 self._db = Rdict(str(self.path), options=self._options.options())
                 self._failed = False
             self._db.write(batch)
         except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
-            self._failed = True
+            # RocksDB refuses every write after one that failed. When the disk was full it goes on
+            # by itself, within seconds after there is room again; and until then it can be read.
+            self._failed = _NO_SPACE not in str(exc)
             raise self._error("write", exc) from exc
         if position is not None:
             self.position = position
@@ -305,8 +308,13 @@ class PartitionStore:
 
     def close(self) -> None:
         """Safe to repeat, and to call where opening it anew has failed."""
-        with contextlib.suppress(DbClosedError):
+        try:
             self._db.close()
+        except DbClosedError:
+            pass
+        except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
+            # It is closed all the same. What it has not kept stands in the changelog.
+            logger.warning("the local state in %s was not closed in order: %s", self.path, exc)
 
 
 def _is_damage(exc: Exception) -> bool:

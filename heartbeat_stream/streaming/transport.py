@@ -234,6 +234,11 @@ class PositionThread(AIOKafkaConsumerThread):
         self.consumer.note_fetched(records, consumer)  # type: ignore[attr-defined]
         return records
 
+    def _stopped_set(self) -> None:
+        # After a crash the thread's loop may be closed, and has nobody to be told.
+        with suppress(RuntimeError):
+            super()._stopped_set()
+
     async def on_thread_stop(self) -> None:
         # With the broker away, aiokafka lets out that it has cancelled its own fetches.
         with suppress(asyncio.CancelledError, KafkaError):
