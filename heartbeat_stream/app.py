@@ -275,6 +275,11 @@ class Worker:
         self._look_at_lag()
         return self._lag_meter.lags(self.clock.now_ms())
 
+    def fetch_age_s(self) -> float | None:
+        """How long ago brokers answered a fetch; None where nothing is fetched."""
+        fetched = self.app.ledger.fetched(self._topics_read).values()
+        return min((one.end_age_s for one in fetched if one.end is not None), default=None)
+
     def look_up(self, table: str, key: bytes) -> Any | None:
         """A key's value as it is now, whatever is checkpointed of it; None if it is not known."""
         found = self.job.find(key)

@@ -100,6 +100,14 @@ SECTIONS = (
                 "As above. It says how old the newest known heartbeat of a room may be.",
                 ("topic", "partition"),
             ),
+            MetricSpec(
+                "heartbeat_fetch_age_seconds",
+                "gauge",
+                "Time since brokers last answered a fetch of this worker; missing where it owns "
+                "nothing.",
+                "Below a second. Otherwise brokers are away, or do not take what is forwarded, "
+                "for which reading waits.",
+            ),
         ),
     ),
     Section(

@@ -67,8 +67,9 @@ def records(worker: "Worker") -> Mapping[str, Samples]:
 
 
 def lag(worker: "Worker") -> Mapping[str, Samples]:
-    lags = worker.lags()
+    lags, fetch_age = worker.lags(), worker.fetch_age_s()
     return {
+        **({"heartbeat_fetch_age_seconds": fetch_age} if fetch_age is not None else {}),
         "heartbeat_lag_records": [
             ((tp.topic, str(tp.partition)), one.records) for tp, one in lags.items()
         ],
