@@ -21,6 +21,7 @@ from mode import Service
 
 from heartbeat_stream.complaints import Complaints
 from heartbeat_stream.streaming.engine import Engine, Superseded
+from heartbeat_stream.streaming.store import StoreError
 
 __all__ = ["BatchRecovery", "EagerTableManager"]
 
@@ -50,6 +51,9 @@ class BatchRecovery(Recovery):
             except (RebalanceAgain, IllegalStateError, Superseded):
                 continue
             except ServiceStopped:
+                break
+            except StoreError as exc:
+                self.app._crash(exc)  # as a crash of this service would, without its traceback
                 break
 
     async def _recover(self, complaints: Complaints) -> None:
