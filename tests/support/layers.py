@@ -168,6 +168,7 @@ class Worker:
         parked = [r for r in rooms if r.phase == Phase.PARKED]
         assert schedule.pending == len(rooms) - len(idle) - len(parked)
         assert schedule.in_flight == sum(r.phase in IN_FLIGHT for r in rooms)
+        assert schedule.cooling == sum(r.phase == Phase.COOLING for r in rooms)
         assert schedule.waiting == sum(r.phase == Phase.WAITING for r in rooms)
         assert schedule.waiting < schedule._buffer_size_max
         assert not any(r.pending for r in idle), "a pending room that nobody will write"

@@ -143,7 +143,9 @@ class Run:
                 self._worker = self._start(now)
             self._write_due(now)
             self._worker.check()
-            now = min(self._instants(now), default=None)
+            later = min(self._instants(now), default=None)
+            assert later is None or later > now, "nothing was done about what is due"
+            now = later
         assert self._worker.schedule.pending == 0
 
     def _instants(self, now: int) -> Iterator[int]:

@@ -114,6 +114,19 @@ def test_it_does_not_matter_that_nobody_looked_for_long() -> None:
     assert take(schedule, 38000) == ["c"]
 
 
+def test_nor_that_nobody_looked_before_an_acknowledgement() -> None:
+    schedule = Schedule(WINDOW, cooldown_ms=0, buffer_size_max=2)
+    a, b = map(new_room, "ab")
+    schedule.note_newer(b, 0)
+    schedule.take(5000, 99)
+    schedule.note_newer(a, 5000)
+    arrive(schedule, b, 2, 9000)
+
+    schedule.acknowledge([b], [1], 10000)  # a is due by now, and does not share the buffer with b
+    assert take(schedule, 13999) == ["a"]
+    assert take(schedule, 14000) == ["b"]
+
+
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(st.integers(0, 20), st.sampled_from("abcd")), max_size=20),
@@ -179,7 +192,7 @@ def test_since_when_a_room_has_something_new(schedule: Schedule) -> None:
     arrive(schedule, room, 4, 5150)
     assert room.arrived_at == 0, "not written yet"
     schedule.give_back([room])
-    assert room.arrived_at == 0
+    assert (room.arrived_at, room.written_at) == (0, NEVER)
     schedule.take(5200, 99)
     arrive(schedule, room, 5, 5300)
     schedule.acknowledge([room], [4], 5400)
@@ -220,7 +233,7 @@ def test_nothing_of_a_parked_room_is_due(schedule: Schedule) -> None:
     for _ in range(2):  # the second time nothing is left to do
         schedule.park(rooms.values())
         assert {room.phase for room in rooms.values()} == {Phase.PARKED}
-        assert (schedule.pending, schedule.waiting) == (0, 0)
+        assert (schedule.pending, schedule.cooling, schedule.waiting) == (0, 0, 0)
     assert take(schedule, 10**9) == []
     assert schedule.due(10**9) == 0
 
@@ -231,12 +244,13 @@ def test_a_room_that_comes_back_is_due_when_it_was_due_before(schedule: Schedule
         schedule.park(rooms.values())
         for name in ("cooling", "waiting", "due"):
             schedule.enter(rooms[name], 6000)
-    assert (schedule.pending, schedule.waiting) == (3, 1)
+    assert (schedule.pending, schedule.cooling, schedule.waiting) == (3, 1, 1)
     assert take(schedule, 6000) == ["due"], "once, however often it was due"
     assert take(schedule, 10599) == []
     assert take(schedule, 10600) == ["waiting"]
     assert take(schedule, 34999) == []
     assert take(schedule, 35000) == ["cooling"]
+    assert schedule.cooling == 0
     assert schedule.in_flight == 3
 
 

@@ -21,22 +21,22 @@ def step(cluster: Cluster, what: int, how: int, ts: int) -> Heartbeat | None:
     cluster.now += max(what // 16 - 5, 0)
     what %= 16
     worker = how % 2
-    if what < 6:
+    if what < 5:
         heartbeat = Heartbeat(HOTEL, ROOMS[how % len(ROOMS)], ts % 40, status=cluster.now)
         cluster.arrive(heartbeat, cluster.now)
         return heartbeat
-    if what < 9:
+    if what < 8:
         cluster.write_due(worker)
-    elif what < 12:
+    elif what < 11:
         if cluster.flights:
             cluster.answer(cluster.flights[how % len(cluster.flights)], lands=ts % 4 > 0)
-    elif what == 12:
+    elif what == 11:
         cluster.checkpoint(worker)
-    elif what == 13:
+    elif what == 12:
         for partition in range(PARTITIONS):
             if cluster.owner[partition] == worker:
                 cluster.workers[worker].forget_clean(partition)
-    elif what == 14:
+    elif what < 15:
         partition = how // 2 % PARTITIONS
         well = ts % 3 > 0
         event(f"handed over {'well' if well else 'badly'}")
