@@ -94,7 +94,15 @@ class StoreOptions:
     def __init__(self, cache_mb: int) -> None:
         self._cache = Cache(cache_mb * 1024 * 1024)
 
-    def options(self) -> Options:
+    def open(self, path: Path) -> Rdict:
+        """Open or create the database. Raises whatever RocksDB says as a bare Exception."""
+        # Without naming the column family, the options of an existing one would be those that it
+        # was created with, and its block cache one of its own.
+        return Rdict(
+            str(path), options=self._all(), column_families={"default": self._all()}
+        )
+
+    def _all(self) -> Options:
         blocks = BlockBasedOptions()
         blocks.set_block_cache(self._cache)
         blocks.set_bloom_filter(10, False)
@@ -145,7 +153,7 @@ class PartitionStore:
             self._complain("it was found damaged before")
             return self._open_anew()
         try:
-            return Rdict(str(self.path), options=self._options.options())
+            return self._options.open(self.path)
         except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
             if _is_damage(exc):
                 self._complain(exc)
@@ -184,7 +192,7 @@ class PartitionStore:
         shutil.rmtree(self.path, ignore_errors=True)
         self._mark.unlink(missing_ok=True)
         try:
-            return Rdict(str(self.path), options=self._options.options())
+            return self._options.open(self.path)
         except Exception as exc:  # as above
             raise StoreError(f"cannot open the local state in {self.path}: {exc}") from exc
 
@@ -247,7 +255,7 @@ class PartitionStore:
         try:
             if self._failed:
                 self.close()
-                self._db = Rdict(str(self.path), options=self._options.options())
+                self._db = self._options.open(self.path)
                 self._failed = False
             self._db.write(batch)
         except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
