@@ -98,9 +98,7 @@ class StoreOptions:
         """Open or create the database. Raises whatever RocksDB says as a bare Exception."""
         # Without naming the column family, the options of an existing one would be those that it
         # was created with, and its block cache one of its own.
-        return Rdict(
-            str(path), options=self._all(), column_families={"default": self._all()}
-        )
+        return Rdict(str(path), options=self._all(), column_families={"default": self._all()})
 
     def _all(self) -> Options:
         blocks = BlockBasedOptions()

@@ -153,3 +153,13 @@ def test_while_somebody_has_it_open_nothing_is_discarded(path: Path) -> None:
     store = opened(path)
     assert store.position == POSITION
     store.close()
+
+
+def test_all_share_one_block_cache_also_after_a_restart(tmp_path: Path) -> None:
+    options = StoreOptions(cache_mb=3)
+    for _ in range(2):
+        stores = [PartitionStore(tmp_path / name, options, name) for name in ("one", "two")]
+        for store in stores:
+            capacity = store._db.property_int_value("rocksdb.block-cache-capacity")
+            assert capacity == 3 * 1024 * 1024
+            store.close()
