@@ -83,10 +83,19 @@ class EngineApp(faust.App):
                     try:
                         await handle(event.message)
                     except Exception as exc:
-                        self._crash(exc)
+                        self.fail(exc)
                         await asyncio.Event().wait()  # no further batch, until this is cancelled
 
         self.agent(topic, name=name, concurrency=1)(consume)
+
+    def fail(self, reason: Exception) -> None:
+        """End the worker because of this: in order, so that what was worked on becomes durable.
+
+        Relied upon: a crash of Faust's own also ends the parts of the app at once, the consumer
+        and its commits among them.
+        """
+        self.crash_reason = reason
+        self._crashed.set()
 
     def stop_fetching(self) -> None:
         """No further batch reaches an agent. For the end of the worker."""

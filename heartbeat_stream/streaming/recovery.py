@@ -53,7 +53,7 @@ class BatchRecovery(Recovery):
             except ServiceStopped:
                 break
             except StoreError as exc:
-                self.app._crash(exc)  # as a crash of this service would, without its traceback
+                self.app.fail(exc)  # type: ignore[attr-defined]
                 break
 
     async def _recover(self, complaints: Complaints) -> None:
