@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 
 from heartbeat_stream.local.stack import EmbeddedStack
 
-pytest_plugins = ["tests.support.brokers"]
+pytest_plugins = ["tests.support.brokers", "tests.support.own_kafka"]
 
 # A machine that is busy with other tests is no failure.
 hypothesis_settings.register_profile("default", deadline=None)

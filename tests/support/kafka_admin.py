@@ -195,3 +195,17 @@ async def committed_offset(
 
         await wait_until_async(ask, SECONDS, what=f"coordinator of {group}", every=0.1)
     return offset if offset >= 0 else None
+
+
+async def leader_of(bootstrap_servers: str, topic: str, partition: int) -> int:
+    """The node that leads a partition now."""
+    async with admin(bootstrap_servers) as client:
+        (described,) = await client.describe_topics([topic])
+        (found,) = [p for p in described["partitions"] if p["partition"] == partition]
+        return int(found["leader"])
+
+
+async def coordinator_of(bootstrap_servers: str, group: str) -> int:
+    """The node that coordinates a group now."""
+    async with admin(bootstrap_servers) as client:
+        return int(await client.find_coordinator(group))

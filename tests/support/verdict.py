@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from heartbeat_stream.core.heartbeat import Bounds, Rejected, decode, room_key
@@ -17,7 +16,7 @@ from tests.support.oracle import CLOCK_TOLERANCE_MS, SHOWN, Attempt, Oracle, Roo
 from tests.support.topic_reader import read_topic
 from tests.support.world import World
 
-__all__ = ["Crash", "all_is_right", "crashing", "dead_letters_are_complete", "unexcused"]
+__all__ = ["Crash", "all_is_right", "dead_letters_are_complete", "unexcused"]
 
 #: A statement that a killed worker has sent may still be carried out for so long.
 LINGERING_MS = 2_000
@@ -34,13 +33,9 @@ class Crash(NamedTuple):
         """A worker has just been killed."""
         return cls(time.time() * 1000, time.time() * 1000 + LINGERING_MS)
 
-
-@asynccontextmanager
-async def crashing(crashes: list[Crash]) -> AsyncIterator[None]:
-    """The block is a crash as long as it takes: a worker frozen in it, say."""
-    begins = time.time() * 1000
-    yield
-    crashes.append(Crash(begins, time.time() * 1000 + LINGERING_MS))
+    def until_now(self) -> Crash:
+        """The same, but it has lasted until now: the worker was frozen, or cut off, say."""
+        return Crash(self.begins, time.time() * 1000 + LINGERING_MS)
 
 
 def unexcused(
@@ -75,12 +70,14 @@ async def all_is_right(
     oracle: Oracle,
     *,
     crashes: Sequence[Crash] = (),
+    outage: bool = False,
     seconds: float = 90.0,
     dead_letters: bool = True,
 ) -> None:
     """Require of a test's end all that is promised; wait for the rows and the lag.
 
-    dead_letters: False where topics were deleted, so that nobody knows what there should be.
+    outage: the broker was away, so records may have been sent and written twice. dead_letters:
+    False where topics were deleted, so that nobody knows what there should be.
     """
     await oracle.matches(world.table, seconds)
     await world.no_lag(seconds)
@@ -95,7 +92,7 @@ async def all_is_right(
     assert not strangers, f"nobody has sent {strangers[:SHOWN]}"
     await world.table.never_went_back()
     if dead_letters:
-        await dead_letters_are_complete(world, at_least_once=bool(crashes))
+        await dead_letters_are_complete(world, at_least_once=outage or bool(crashes))
 
 
 async def dead_letters_are_complete(world: World, *, at_least_once: bool = False) -> None:

@@ -40,6 +40,8 @@ __all__ = ["Cluster", "Load", "World", "encode"]
 #: Enough for partitions to differ, few enough for a slow machine to open their stores quickly.
 PARTITIONS = 4
 LOAD_INTERVAL_S = 0.02
+#: How long the load puts up with a broker that does not answer.
+LOAD_PATIENCE_MS = 120_000
 
 
 class Cluster(NamedTuple):
@@ -285,7 +287,8 @@ class Load:
 async def load(world: World, fleet: Fleet, rate: float) -> AsyncIterator[Load]:
     """A fleet's heartbeats while the block runs, all acknowledged when it has ended."""
     running = Load(fleet, rate)
-    async with open_sender(world.bootstrap_servers, world.topic, {}) as sender:
+    options = {"request_timeout_ms": LOAD_PATIENCE_MS}
+    async with open_sender(world.bootstrap_servers, world.topic, options) as sender:
         task = asyncio.create_task(running.run(sender))
         try:
             yield running
