@@ -138,6 +138,9 @@ def test_settings_are_known_and_right(overlay: str, tmp_path: Path) -> None:
         settings = settings_of(overlay, workload, tmp_path)
         assert not settings.warnings, name_of(workload)
         assert ":from-the-secret@" in settings.database_url
+        for variable, value in environment_of(overlay, workload, POD).items():
+            if variable.startswith("HEARTBEAT_") and variable.endswith("_FILE"):
+                assert value in set(mounted_files(workload)), variable
 
 
 @each_overlay
@@ -257,6 +260,16 @@ def test_memory_is_enough_for_what_is_kept_in_it(overlay: str, tmp_path: Path) -
 def _mib(quantity: str) -> int:
     number, unit = int(quantity[:-2]), quantity[-2:]
     return number * {"Mi": 1, "Gi": 1024}[unit]
+
+
+@each_overlay
+def test_words_that_the_schemas_take_any_text_for(overlay: str) -> None:
+    spec = the(overlay, "StatefulSet")["spec"]
+    assert spec["podManagementPolicy"] == "Parallel"
+    assert spec["updateStrategy"] == {"type": "RollingUpdate"}
+    retention = {"whenDeleted": "Retain", "whenScaled": "Delete"}
+    assert spec["persistentVolumeClaimRetentionPolicy"] == retention
+    assert pod_of(the(overlay, "Job", "heartbeat-stream-init"))["restartPolicy"] == "Never"
 
 
 # -- life and death --------------------------------------------------------------------------------
@@ -380,6 +393,7 @@ def test_nobody_is_let_in_or_out_without_being_named(overlay: str) -> None:
     (names,) = namespaces["matchExpressions"]
     assert names["key"] == "kubernetes.io/metadata.name"
     assert names["operator"] == "In"
+    assert names["values"]
     assert all(names["values"])
 
 
