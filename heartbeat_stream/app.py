@@ -344,12 +344,17 @@ async def _run(settings: Settings, directory: DataDirectory, web_socket: socket.
     worker = Worker(settings, directory, web_socket)
     starting = asyncio.create_task(worker.start())
     signalled = asyncio.create_task(stopping.wait())
-    await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)
+    failed = asyncio.create_task(worker.app.failed())
+    await asyncio.wait({starting, signalled, failed}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         starting.cancel()
         await asyncio.wait({starting})
+        if failed.done():
+            _say_why(worker.app.crash_reason)
+            return 1
         logger.info("ended before it had started")
         return 0
+    failed.cancel()
     await starting
     # What lives as long as the worker need not be looked at by the garbage collector.
     gc.collect()
@@ -357,11 +362,7 @@ async def _run(settings: Settings, directory: DataDirectory, web_socket: socket.
     gc.set_threshold(*_GC_THRESHOLDS)
     crashed = await worker.app.wait_for_stopped(signalled)
     if crashed:
-        reason = worker.app.crash_reason
-        if isinstance(reason, (StoreError, TopicGrown)):
-            logger.error("%s", reason)  # for the operator, who does not need a traceback
-        else:
-            logger.error("the worker failed: %r", reason, exc_info=reason)
+        _say_why(worker.app.crash_reason)
     else:
         logger.info("ending: writing what is due and making it durable")
     await worker.finish()
@@ -374,6 +375,13 @@ async def _run(settings: Settings, directory: DataDirectory, web_socket: socket.
     worker.engine.close()
     logger.info("ended")
     return code
+
+
+def _say_why(reason: BaseException | None) -> None:
+    if isinstance(reason, (StoreError, TopicGrown)):
+        logger.error("%s", reason)  # for the operator, who does not need a traceback
+    else:
+        logger.error("the worker failed: %r", reason, exc_info=reason)
 
 
 def _on_signals(stopping: asyncio.Event) -> None:

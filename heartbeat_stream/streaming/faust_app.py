@@ -97,6 +97,10 @@ class EngineApp(faust.App):
         self.crash_reason = reason
         self._crashed.set()
 
+    async def failed(self) -> None:
+        """Return when something has ended the worker, which Faust does not tell while it starts."""
+        await self._crashed.wait()
+
     def stop_fetching(self) -> None:
         """No further batch reaches an agent. For the end of the worker."""
         self.consumer.stop_flow()
