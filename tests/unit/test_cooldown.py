@@ -114,6 +114,19 @@ def test_it_does_not_matter_that_nobody_looked_for_long() -> None:
     assert take(schedule, 38000) == ["c"]
 
 
+def test_instants_count_one_after_the_other_also_when_looked_at_late() -> None:
+    """The first of two rooms, whose windows end at 34000 and 38000, must not be gone already when
+    the second one fills the buffer at 33000."""
+    schedule = schedule_of(buffer_size_max=2)
+    a, b = map(new_room, "ab")
+    a.written_at = b.written_at = 0
+    a.written_ts = b.written_ts = 0
+    b.written_at = 3000
+    arrive(schedule, a, 2, 29000)
+    arrive(schedule, b, 2, 32999)
+    assert take(schedule, 35000) == ["a", "b"]
+
+
 def test_nor_that_nobody_looked_before_an_acknowledgement() -> None:
     schedule = Schedule(WINDOW, cooldown_ms=0, buffer_size_max=2)
     a, b = map(new_room, "ab")
@@ -140,8 +153,8 @@ def test_being_asked_often_changes_nothing(
     for often in (True, False):
         schedule = Schedule(5, 7, full)
         rooms = {name: new_room(name, 0) for name in "abcd"}
-        for room in rooms.values():
-            room.written_at, room.written_ts = 3, 0
+        for at, room in enumerate(rooms.values()):
+            room.written_at, room.written_ts = 3 * at, 0
         for now in range(end):
             if often:
                 schedule.due(now)
@@ -275,6 +288,18 @@ def test_times_that_lie_ahead_count_as_now(schedule: Schedule) -> None:
     assert take(schedule, 5100) == ["a"]
     assert take(schedule, 30199) == []
     assert take(schedule, 30200) == ["b"]
+
+
+def test_a_room_that_waits_again_is_not_due_when_it_would_have_been_before() -> None:
+    schedule = Schedule(WINDOW, cooldown_ms=0, buffer_size_max=2)
+    a, b = map(new_room, "ab")
+    schedule.note_newer(a, 0)
+    schedule.note_newer(b, 10)
+    assert take(schedule, 10) == ["a", "b"]
+    arrive(schedule, a, 2, 20)
+    schedule.acknowledge([a, b], [1, 1], 30)
+    assert take(schedule, 5019) == []
+    assert take(schedule, 5020) == ["a"]
 
 
 # -- the buffer --------------------------------------------------------------------------------
