@@ -59,7 +59,8 @@ def apply_records(
             continue
         known[key] = changes[key] = value
     last = records[-1]
-    store.write(list(changes.items()), Position(last.offset, last.timestamp))
+    first = store.position.first if store.position is not None else store.log_start
+    store.write(list(changes.items()), Position(last.offset, last.timestamp, first))
     store.news.records += len(records)
 
 
@@ -147,6 +148,7 @@ class ChangelogReader:
         first: dict[TopicPartition, int] = await consumer.beginning_offsets(tps)
         listed_end = await consumer.end_offsets(tps)
         for tp, one in reading.items():
+            one.begin(first[tp])
             position = one.store.position
             start = first[tp]
             if position is not None:
@@ -166,6 +168,19 @@ class _Reading:
         self.version = version
         self.end = 0
         self._check: Position | None = store.position
+
+    def begin(self, first: int) -> None:
+        """Told where the changelog begins, before anything is taken."""
+        self.store.log_start = first
+        position = self.store.position
+        if position is not None and first > position.first:
+            self.store.news.republish = True
+            logger.warning(
+                "the changelog %s[%d] has lost records, or was to be filled again: what the local "
+                "copy holds is written to it again",
+                self.tp.topic,
+                self.tp.partition,
+            )
 
     def take(self, records: list[FetchedRecord]) -> bool:
         """Merge records; False if the reading must start again from the first one."""
@@ -192,7 +207,8 @@ class _Reading:
     def _recreated(self, sign: str) -> None:
         self._check = None
         self.store.news.republish = True
-        self.store.write([], Position(-1, 0))
+        # Should the worker end before the changelog is filled, this has the next one fill it.
+        self.store.write([], Position(-1, 0, first=-1))
         logger.error(
             "the changelog %s[%d] is not the one that the local copy was made from (%s): what the "
             "copy holds is merged with it and written to it again",

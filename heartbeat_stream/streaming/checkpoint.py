@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import msgspec
 from faust.types import TP, Message
 
 from heartbeat_stream.distribution import SECONDS, Distribution
@@ -159,7 +160,8 @@ class Checkpointer:
             store.write(changes[start : start + _SLICE])
             await asyncio.sleep(0)
         if position is not None:
-            store.write([], position)
+            # What was to be written again is among what was just written.
+            store.write([], msgspec.structs.replace(position, first=store.log_start))
 
     def _follow(self, where: tuple[str, int], spans: list[Span]) -> Position | None:
         """Where the changelog ends now, if nobody else has written to it.

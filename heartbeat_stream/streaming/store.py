@@ -68,10 +68,13 @@ class Position(msgspec.Struct, frozen=True):
 
     ``offset`` is that of the last changelog record it covers, and ``timestamp`` that record's, in
     milliseconds: a changelog that was deleted and made again betrays itself by another one there.
+    ``first`` is where the changelog began when it last held all that the copy does; it begins
+    later now if somebody has deleted records.
     """
 
     offset: int
     timestamp: int
+    first: int = 0
 
 
 class News(msgspec.Struct):
@@ -85,7 +88,7 @@ class News(msgspec.Struct):
     overtaken: set[bytes] = msgspec.field(default_factory=set)
     """Keys whose last record in the changelog is not the one to keep."""
     republish: bool = False
-    """The changelog was made anew and does not hold what the copy does: write it all again."""
+    """The changelog was made anew, or has lost records: write again all that the copy holds."""
 
 
 class StoreOptions:
@@ -137,6 +140,8 @@ class PartitionStore:
         self._failed = False  # whether RocksDB must be opened again before it takes another write
         self.news = News()
         self.position: Position | None = None
+        #: Where the changelog begins, as far as anybody has looked.
+        self.log_start = 0
         #: Whether a key may be in here at all: spares a new table a look-up per key.
         self.empty = True
         self._db = self._open()
