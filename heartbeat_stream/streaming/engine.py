@@ -117,6 +117,7 @@ class Engine:
             for job in self._jobs:
                 for partition in self._open[job.name] - wanted[job.name]:
                     self._close(job, partition)
+                    await asyncio.sleep(0)
             while (damage := await self._try_to_load(wanted, epoch)) is not None:
                 store, why = damage
                 store.discard(why)
@@ -145,7 +146,8 @@ class Engine:
 
     async def _load(self, wanted: dict[str, set[int]], epoch: int) -> None:
         """Bring tables and memory up to date, and own the partitions."""
-        ends = await self._reader.catch_up(self._stores(wanted), self._count_recovered)
+        stores = await self._open_stores(wanted)
+        ends = await self._reader.catch_up(stores, self._count_recovered)
         for job in self._jobs:
             for partition in sorted(wanted[job.name]):
                 self._still(epoch)
@@ -166,7 +168,7 @@ class Engine:
         if epoch != self._epoch:
             raise Superseded
 
-    def _stores(
+    async def _open_stores(
         self, wanted: dict[str, set[int]]
     ) -> dict[TopicPartition, tuple[PartitionStore, Callable[[bytes], int]]]:
         stores = {}
@@ -175,6 +177,8 @@ class Engine:
                 store = table.store.open(partition)
                 self._open[job.name].add(partition)
                 stores[TopicPartition(changelog, partition)] = (store, table.version)
+                # Opening one takes up to ten milliseconds, and there may be dozens.
+                await asyncio.sleep(0)
         return stores
 
     def _count_recovered(self, records: int) -> None:
