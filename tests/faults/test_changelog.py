@@ -61,9 +61,9 @@ async def test_records_are_deleted_up_to_the_end(world: World, files: str) -> No
     await world.no_lag()
     assert len(await world.dead_letters()) == fleet.counts.broken.total()
     await worker.stopped()
-    # The changelogs hold everything again.
-    for table in TABLES:
-        assert len(await world.newest_in(world.changelog(table))) == ROOMS
+    if files == "kept":  # the changelogs hold everything again
+        for table in TABLES:
+            assert len(await world.newest_in(world.changelog(table))) == ROOMS
 
 
 async def test_what_only_the_local_files_hold_goes_back_into_the_changelogs(world: World) -> None:
