@@ -105,11 +105,13 @@ class KafkaProxy:
             kind, version = asked.pop(_LENGTH.unpack_from(frame)[0], (-1, 0))
             code = self._errors.get(kind)
             if code is not None:
-                frame = bytearray(frame)
-                for place in _PLACES[kind](frame, version):
-                    _SHORT.pack_into(frame, place, code)
+                spoilt = bytearray(frame)
+                for place in _PLACES[kind](spoilt, version):
+                    _SHORT.pack_into(spoilt, place, code)
                 self.spoilt[kind] = self.spoilt.get(kind, 0) + 1
-            _send(writer, frame)
+                _send(writer, spoilt)
+            else:
+                _send(writer, frame)
 
 
 def _send(writer: asyncio.StreamWriter, frame: bytes | bytearray) -> None:
