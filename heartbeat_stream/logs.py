@@ -67,10 +67,14 @@ def secrets_of(settings: Settings) -> list[str]:
 
 
 def is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Whether a line is ours, or a warning.
+    """Whether a line is ours, or a warning about something of ours.
 
     Services that we derive from a library's log their starts and stops under our modules' names.
+    A request that is no HTTP is its sender's matter, who is told so with a 400.
     """
+    error = record.exc_info[1] if record.exc_info else None
+    if record.name == "aiohttp.server" and type(error).__module__ == "aiohttp.http_exceptions":
+        return False
     return record.levelno >= logging.WARNING or not _is_a_librarys(record)
 
 
