@@ -52,8 +52,8 @@ class Run:
 class WorkerRun(Run):
     """One measurement of a worker: ``seconds`` from ready until everything was committed.
 
-    ``sustained``: messages per second up to the last commit but one, so without the time for which
-    a worker that has read everything waits for its next checkpoint; None where that is not known.
+    ``sustained``: messages per second between commits, so without the start, and without the time
+    for which a worker that has read everything waits for its next checkpoint; None if not known.
     """
 
     sustained: float | None
@@ -85,28 +85,14 @@ class Throughput:
         return median_cpu_us(self.ceiling) / median_cpu_us(self.worker)
 
     @property
-    def sustained(self) -> float | None:
-        """The median of what was sustained, in messages per second."""
-        known = [run.sustained for run in self.worker if run.sustained is not None]
-        return statistics.median(known) if known else None
-
-
-def median(runs: Sequence[Run]) -> float:
-    return statistics.median(run.per_second for run in runs)
-
-
-def median_cpu_us(runs: Sequence[Run]) -> float:
-    return statistics.median(run.cpu_us for run in runs)
-
-
-def sustained(commits: Sequence[tuple[float, int]], messages: int) -> float | None:
-    """Messages per second up to the last commit before the one that covered them all.
+    def sustained(commits: Sequence[tuple[float, int]], messages: int) -> float | None:
+    """Messages per second from the first commit to the last one before all were covered.
 
     ``commits``: seconds since the start, and how many messages were committed by then, one each
-    time that this grew. None where everything was committed at once.
+    time that this grew. None where there were fewer than two such commits.
     """
-    before = [(seconds, done) for seconds, done in commits if done < messages]
-    if not before:
+    before = [(seconds, done) for seconds, done in commits if 0 < done < messages]
+    if len(before) < 2:
         return None
-    seconds, done = before[-1]
-    return done / seconds
+    (first_at, first), (last_at, last) = before[0], before[-1]
+    return (last - first) / (last_at - first_at)

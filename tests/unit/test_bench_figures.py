@@ -82,8 +82,11 @@ def test_the_table_has_a_line_for_each_figure() -> None:
     assert len({line.index("yes") for line in lines[2:]}) == 1  # columns stand below each other
 
 
-def test_what_is_sustained_ends_with_the_last_commit_but_one() -> None:
-    assert sustained([(5.0, 1000), (10.0, 2500), (15.0, 3000)], 3000) == 250
+def test_what_is_sustained_is_what_goes_on_between_commits() -> None:
+    commits = [(0.5, 0), (5.0, 1000), (10.0, 2500), (15.0, 3000)]
+    assert sustained(commits, 3000) == 300
+    assert sustained(commits, 9000) == 200  # the last one does not cover all
+    assert sustained(commits[:2], 3000) is None
     assert sustained([(5.0, 3000)], 3000) is None
     assert sustained([], 3000) is None
 
