@@ -59,6 +59,13 @@ bench-peers: ## what the benchmarks are compared with, in an environment of its 
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
 
+# With coverage guidance, by atheris. FUZZ_RUNS: inputs for each of the two targets.
+FUZZ_RUNS ?= 1000000
+fuzz: $(STAMP) ## a million odd inputs for the decoder, and for the HTTP routes (Linux on x86-64)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-fuzz.lock
+	$(BIN)/python -m tests.fuzz.run decoder --runs $(FUZZ_RUNS)
+	$(BIN)/python -m tests.fuzz.run routes --runs $(FUZZ_RUNS)
+
 reference: $(STAMP) ## .env.example, docs/configuration.md and docs/metrics.md anew
 	$(BIN)/python -m heartbeat_stream.config.reference .
 	$(BIN)/python -m heartbeat_stream.metrics.reference .
