@@ -1,8 +1,16 @@
 """Faust's web server with this product's views beside and in place of its own."""
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from aiohttp.web import BaseSite, SockSite
+from aiohttp.web import (
+    AppRunner,
+    BaseRequest,
+    BaseSite,
+    HTTPBadRequest,
+    Server,
+    SockSite,
+    StreamResponse,
+)
 from faust.web.drivers.aiohttp import Web
 
 from heartbeat_stream.web.health import blueprint as health
@@ -15,6 +23,25 @@ if TYPE_CHECKING:
 __all__ = ["StateWeb"]
 
 
+class GuardedRunner(AppRunner):
+    """Turns away what aiohttp itself would stumble over."""
+
+    async def _make_server(self) -> Server:
+        server = await super()._make_server()
+        handle = server.request_handler
+
+        async def guard(request: BaseRequest) -> StreamResponse:
+            # An expectation that it does not know aiohttp quotes in its answer, and fails to
+            # encode what was not UTF-8.
+            if not request.headers.get("Expect", "").isascii():
+                raise HTTPBadRequest(text="Expect: 100-continue is all that can be met\n")
+            response: StreamResponse = await handle(request)
+            return response
+
+        server.request_handler = guard
+        return server
+
+
 class StateWeb(Web):
     """Faust's views stay, but for those of tables, which must know what is not yet checkpointed."""
 
@@ -24,6 +51,10 @@ class StateWeb(Web):
         ("/health", health),
         ("", metrics),
     ]
+
+    def __init__(self, app: Any, **kwargs: Any) -> None:
+        super().__init__(app, **kwargs)
+        self._runner = GuardedRunner(self.web_app, access_log=None)
 
     def _create_site(self) -> BaseSite:
         """On the socket that the worker has taken, instead of a port that may be gone by now.
