@@ -15,6 +15,7 @@ from faust.web.drivers.aiohttp import Web
 
 from heartbeat_stream.web.health import blueprint as health
 from heartbeat_stream.web.metrics import blueprint as metrics
+from heartbeat_stream.web.router import blueprint as router
 from heartbeat_stream.web.tables import blueprint as tables
 
 if TYPE_CHECKING:
@@ -43,10 +44,11 @@ class GuardedRunner(AppRunner):
 
 
 class StateWeb(Web):
-    """Faust's views stay, but for those of tables, which must know what is not yet checkpointed."""
+    """Faust's server with views of our own: of tables, which know what is not yet checkpointed, of
+    who owns what, of health and of metrics."""
 
     default_blueprints: ClassVar = [
-        ("/router", "faust.web.apps.router:blueprint"),
+        ("/router", router),
         ("/table", tables),
         ("/health", health),
         ("", metrics),

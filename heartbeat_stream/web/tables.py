@@ -7,13 +7,14 @@ bytes; and it reads the table, which is behind memory until the next checkpoint.
 from typing import Any, cast
 
 import msgspec
+from aiohttp import ClientError
 from faust import web
-from faust.types import TP
 from yarl import URL
 
 from heartbeat_stream.core.partition import partition_for
 from heartbeat_stream.streaming.store import StoreError
 from heartbeat_stream.streaming.tables import StateTable
+from heartbeat_stream.web.router import key_bytes, owner_of
 from heartbeat_stream.web.view import WorkerView
 
 __all__ = ["blueprint"]
@@ -52,7 +53,7 @@ class TableKey(WorkerView):
         table = cast("StateTable | None", self.app.tables.get(name))
         if table is None:
             return self.json({"error": f"there is no table {name}"}, status=404)
-        raw = key.encode(errors="surrogateescape")
+        raw = key_bytes(key)
         job = self.worker.job
         partition = partition_for(raw, table.partitions or 1)
         if job.owns(partition):
@@ -63,7 +64,7 @@ class TableKey(WorkerView):
             if value is None:
                 return self.json({"error": f"{key} is not in the table {name}"}, status=404)
             return self.web.bytes(msgspec.json.encode(value), content_type="application/json")
-        owner = self._owner(TP(table.changelog, partition))
+        owner = owner_of(self.app, table, raw)
         if owner is None or _ROUTED in request.headers:
             return self.json(
                 {"error": "the worker that owns this key is not known at the moment: ask again"},
@@ -86,5 +87,5 @@ class TableKey(WorkerView):
                 return self.web.bytes(
                     body, content_type=response.content_type, status=response.status
                 )
-        except OSError as exc:
+        except (OSError, ClientError) as exc:
             return self.json({"error": f"the owner {owner} does not answer: {exc}"}, status=503)
