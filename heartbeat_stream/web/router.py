@@ -60,7 +60,7 @@ class TableDetail(web.View):
         return self.json(self.app.router.table_metadata(name))
 
 
-@blueprint.route("/{name}/{key:.+}/", name="key-detail")
+@blueprint.route("/{name}/{key:(?s:.+)}/", name="key-detail")
 class TableKey(web.View):
     """The address of the worker that owns a key."""
 
