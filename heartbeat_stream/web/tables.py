@@ -72,12 +72,6 @@ class TableKey(WorkerView):
             )
         return await self._ask(owner, request)
 
-    def _owner(self, tp: TP) -> URL | None:
-        for url, topics in self.app.router.tables_metadata().items():
-            if tp.partition in topics.get(tp.topic, ()):
-                return URL(url)
-        return None
-
     async def _ask(self, owner: URL, request: web.Request) -> web.Response:
         url = URL(f"{owner.origin()}{request.rel_url.raw_path}", encoded=True)
         headers: dict[str, Any] = {_ROUTED: "1"}
