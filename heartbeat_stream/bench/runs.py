@@ -85,7 +85,21 @@ class Throughput:
         return median_cpu_us(self.ceiling) / median_cpu_us(self.worker)
 
     @property
-    def sustained(commits: Sequence[tuple[float, int]], messages: int) -> float | None:
+    def sustained(self) -> float | None:
+        """The median of what was sustained, in messages per second."""
+        known = [run.sustained for run in self.worker if run.sustained is not None]
+        return statistics.median(known) if known else None
+
+
+def median(runs: Sequence[Run]) -> float:
+    return statistics.median(run.per_second for run in runs)
+
+
+def median_cpu_us(runs: Sequence[Run]) -> float:
+    return statistics.median(run.cpu_us for run in runs)
+
+
+def sustained(commits: Sequence[tuple[float, int]], messages: int) -> float | None:
     """Messages per second from the first commit to the last one before all were covered.
 
     ``commits``: seconds since the start, and how many messages were committed by then, one each
