@@ -29,7 +29,8 @@ DICTIONARY = [
 ]
 
 _GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"
-_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
+_LENGTH = re.compile(rb"(?i)\r\nContent-Length: (\d+)")
+_STATUS = re.compile(rb"HTTP/\d\.\d (\d{3}) ")
 
 
 def framed(method: bytes, target: bytes, headers: bytes = b"", body: bytes = b"") -> bytes:
@@ -52,11 +53,18 @@ async def exchange(port: int, request: bytes, patience_s: float = 0.2) -> bytes:
         writer.write(request)
         with contextlib.suppress(TimeoutError, OSError):
             async with asyncio.timeout(patience_s):
-                while part := await reader.read(65_536):
+                while not _is_complete(answer) and (part := await reader.read(65_536)):
                     answer += part
     finally:
         writer.transport.abort()
     return answer
+
+
+def _is_complete(answer: bytes) -> bool:
+    """Whether there is a whole answer, after which the server may wait for another request."""
+    head, end, body = answer.removeprefix(_GO_ON).partition(b"\r\n\r\n")
+    length = _LENGTH.search(head)
+    return bool(end and length and len(body) >= int(length[1]))
 
 
 def check(request: bytes, answer: bytes) -> None:
@@ -73,5 +81,7 @@ def seeds() -> list[bytes]:
     requests += [framed(method, b"/metrics") for method in (b"HEAD", b"POST", b"PUT", b"DELETE")]
     requests.append(framed(b"POST", b"/table/latest/7:101/", body=b'{"a": 1}'))
     requests.append(framed(b"GET", b"/health/ready", b"Expect: 100-continue\r\n"))
+    requests.append(framed(b"GET", b"/health/ready", b"Expect: \xe3nothing\r\n"))
+    requests.append(framed(b"GET", b"/nowhere", b"Expect: \xe3nothing\r\n"))
     requests.append(framed(b"GET", b"/" + b"a" * 9_000))
     return requests

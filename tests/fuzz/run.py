@@ -26,6 +26,7 @@ with atheris.instrument_imports(
     from aiohttp import web  # noqa: F401
 
     from heartbeat_stream.local.stack import EmbeddedStack
+    from heartbeat_stream.logs import is_worth_a_line
     from tests.fuzz import decoder, routes
     from tests.fuzz.inside import WorkerInside
 
@@ -35,6 +36,7 @@ class Broken(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
+        self.addFilter(is_worth_a_line)
         self.records: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -46,7 +48,7 @@ def fuzz(
     check: Callable[[bytes], None], seeds: list[bytes], dictionary: list[str], options: list[str]
 ) -> None:
     """Hand over to libFuzzer, which ends the process."""
-    directory = Path(tempfile.mkdtemp(prefix="heartbeat-stream-fuzz-"))
+    directory = Path(tempfile.mkdtemp(prefix="fuzz-"))
     corpus = directory / "corpus"
     corpus.mkdir()
     for number, seed in enumerate(seeds):
@@ -95,7 +97,8 @@ def main() -> None:
                 request = routes.framed(
                     method.strip(b"\r\n") or b"GET", b"/" + target.translate(None, b"\r\n ")
                 )
-            answer = loop.run_until_complete(routes.exchange(worker.port, request))
+            exchange = routes.exchange(worker.port, request, patience_s=0.02)
+            answer = loop.run_until_complete(exchange)
             routes.check(request, answer)
             assert not broken.records, (request, broken.records[0])
 
