@@ -59,6 +59,12 @@ bench-peers: ## what the benchmarks are compared with, in an environment of its 
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/requirements.txt
 
+# Half an hour of load with a fault every minute; SOAK_ARGS="--minutes 5 --seed 7" for another one.
+SOAK_ARGS ?=
+soak: $(STAMP) ## steady load under faults on Apache Kafka, with a chart and a verdict at the end
+	@.ci/need java:default-jre-headless mvn:maven
+	$(BIN)/python -m tests.soak.run $(SOAK_ARGS)
+
 # With coverage guidance, by atheris. FUZZ_RUNS: inputs for each of the two targets.
 FUZZ_RUNS ?= 1000000
 fuzz: $(STAMP) ## a million odd inputs for the decoder, and for the HTTP routes (Linux on x86-64)
