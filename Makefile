@@ -11,7 +11,7 @@ BENCH_ARGS  ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint test test-kafka test-services bench bench-peers reference rules format lock clean
+.PHONY: help setup demo lint test test-kafka test-services bench bench-peers fuzz soak reference rules format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
