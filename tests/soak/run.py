@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import random
 import sys
 import tempfile
@@ -91,6 +92,8 @@ def say(text: str) -> None:
 def main() -> int:
     options = arguments()
     say(f"seed {options.seed}")
+    for library in ("aiokafka", "asyncio"):  # which say ten times a second who is away
+        logging.getLogger(library).setLevel(logging.CRITICAL)
     with (
         tempfile.TemporaryDirectory(prefix="soak-") as name,
         ApacheKafka() as kafka,
