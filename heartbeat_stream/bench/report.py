@@ -90,6 +90,7 @@ def as_text(results: Results) -> str:
             )
         )
     lines += ["", figures.table(results.figures())]
+    lines += [f"FAILED, and so not in the table: {failure}" for failure in results.failures]
     return "\n".join(lines)
 
 
@@ -163,6 +164,7 @@ def as_json(results: Results) -> dict[str, object]:
         ],
         "state": [{**asdict(one), "bytes_per_room": one.bytes_per_room} for one in results.state],
         "starts": results.starts,
+        "failures": results.failures,
         "upsert": {
             way: {phase: measure._asdict() for phase, measure in phases.items()}
             for way, phases in results.upsert.items()

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import asyncpg
+from aiokafka.errors import KafkaError
+
 from heartbeat_stream.bench.due_times import Rule
 from heartbeat_stream.bench.figures import Figure
 from heartbeat_stream.bench.ground import EMBEDDED, Ground, open_ground
@@ -22,10 +25,16 @@ from heartbeat_stream.bench.starting import measure_starts
 from heartbeat_stream.bench.state import StateFigures, measure_state
 from heartbeat_stream.bench.throughput import measure
 from heartbeat_stream.bench.upsert import Measure, compare
+from heartbeat_stream.bench.worker_process import BenchError
+from heartbeat_stream.local.process import ServerError
+from heartbeat_stream.local.record_sender import SendError
 
 __all__ = ["FULL", "PARTS_OF_THROUGHPUT", "SHORT", "Results", "Size", "Suite"]
 
 PARTS_OF_THROUGHPUT = ("keyed", "unkeyed", "hot", "rooms", "cooldown", "slow-database")
+
+#: What ends a part, and not the others.
+_FAILURES = (BenchError, SendError, ServerError, KafkaError, asyncpg.PostgresError, OSError)
 
 _HOT_ROOMS = 10
 _STATEMENT_S = 0.05
@@ -64,6 +73,7 @@ class Results:
     latency: list[Latency] = field(default_factory=list)
     state: list[StateFigures] = field(default_factory=list)
     starts: dict[str, list[float]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
 
     def of(self, name: str) -> Iterator[Throughput]:
         return (one for one in self.throughput if one.scenario.name == name)
@@ -166,9 +176,10 @@ class Suite:
         self._say = say
 
     async def run(self, profile: Callable[[str], Profile | None]) -> None:
-        """Raises BenchError, SendError and ServerError.
+        """A part that fails stands in the results' failures, and the others go on.
 
-        ``profile`` gives, by the name of a scenario, the profile to be taken of it.
+        ``profile`` gives, by the name of a part, the profile to be taken of it. Raises BenchError
+        and ServerError where Apache Kafka does not start.
         """
         for kind in self._kinds:
             # Apache Kafka takes some time to start. The embedded broker keeps everything.
@@ -181,10 +192,13 @@ class Suite:
                         continue  # no broker has a part in it
                     if part in ("latency", "state", "start") and kind != self._kinds[-1]:
                         continue  # once, on Apache Kafka where that is among the brokers
-                    with contextlib.ExitStack() as own:
-                        on = ground or own.enter_context(self._open(kind))
-                        await self._run_part(part, on, profile)
-                        await on.clear()
+                    try:
+                        with contextlib.ExitStack() as own:
+                            on = ground or own.enter_context(self._open(kind))
+                            await self._run_part(part, on, profile)
+                            await on.clear()
+                    except _FAILURES as error:
+                        self.results.failures.append(f"{part} on {kind}: {error}")
 
     def _open(self, kind: str) -> contextlib.AbstractContextManager[Ground]:
         self._say(f"starting the servers ({kind})")

@@ -20,7 +20,7 @@ from heartbeat_stream.local.process import LOOPBACK, ServerProcess, free_port
 
 __all__ = ["BenchError", "WorkerProcess", "run_command"]
 
-_READY_S = 120.0
+_READY_S = 300.0
 _POLL_S = 0.02
 
 

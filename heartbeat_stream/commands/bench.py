@@ -59,16 +59,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from heartbeat_stream.bench.worker_process import BenchError
     from heartbeat_stream.local.process import ServerError
-    from heartbeat_stream.local.record_sender import SendError
 
     try:
-        asyncio.run(_bench(args))
-    except (BenchError, ServerError, SendError) as error:
+        failures = asyncio.run(_bench(args))
+    except (BenchError, ServerError) as error:
         raise CommandError(str(error)) from error
+    if failures:
+        raise CommandError("; ".join(failures))
     return 0
 
 
-async def _bench(args: argparse.Namespace) -> None:
+async def _bench(args: argparse.Namespace) -> list[str]:
+    """What failed, a line each."""
     from heartbeat_stream.bench import report
     from heartbeat_stream.bench.profiler import Profile, top_of
     from heartbeat_stream.bench.suite import FULL, SHORT, Suite
@@ -101,6 +103,7 @@ async def _bench(args: argparse.Namespace) -> None:
         print("   self  total  thread and function, while it held the interpreter's lock")
         for own, below, function in sorted(top_of(one.path), reverse=True)[:40]:
             print(f"  {own:5.1%} {below:6.1%}  {function}")
+    return suite.results.failures
 
 
 def _write(args: argparse.Namespace, results: dict[str, object], picture: str) -> None:
