@@ -360,6 +360,10 @@ def test_times_ahead_of_the_clock_count_as_now_once_and_for_all() -> None:
     assert shard.schedule.next_instant() == 130
 
     shard = new_shard()
+    fresh = shard.restore(stored(KEY, 11, arrived_at=900), None, now=100)
+    assert (fresh.arrived_at, shard.changed, shard.settled) == (100, [fresh], [])
+
+    shard = new_shard()
     idle = shard.restore(stored(KEY, 11), Written(1000, 11), now=100)
     assert (idle.written_at, shard.changed, shard.settled) == (100, [], [idle])
     assert shard.schedule.pending == 0
