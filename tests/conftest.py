@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Iterator
@@ -24,6 +25,23 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("HEARTBEAT_") and not name.startswith("HEARTBEAT_TEST_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """A worker or a command within the tests' process sets logging up for itself alone."""
+    root, ours = logging.getLogger(), logging.getLogger("heartbeat_stream")
+    levels, handlers = (root.level, ours.level), root.handlers[:]
+    yield
+    logging.disable(logging.NOTSET)
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+    for handler in set(handlers) - set(root.handlers):
+        root.addHandler(handler)
+    for logger in logging.root.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger):
+            logger.disabled = False
+            logger.propagate = True
 
 
 @pytest.fixture(scope="session")
