@@ -32,6 +32,7 @@ from heartbeat_stream.settings import Settings
 from heartbeat_stream.sinks.postgres import PostgresSink, Table
 from heartbeat_stream.streaming.changelog import ChangelogReader
 from heartbeat_stream.streaming.checkpoint import Checkpointer
+from heartbeat_stream.streaming.consumer_thread import ClientFailed
 from heartbeat_stream.streaming.datadir import DataDirectory, DataDirectoryError
 from heartbeat_stream.streaming.dead_letters import DeadLetters
 from heartbeat_stream.streaming.engine import Engine
@@ -93,6 +94,7 @@ class Worker:
         self.app.liveness = self.parts
         self._lag_meter: LagMeter[TP] = LagMeter()
         self._ending = False
+        self._complaints = Complaints(logger)
         #: Whether the parts below are there: not before the worker knows its topics.
         self.built = False
         self.engine: Engine
@@ -140,6 +142,7 @@ class Worker:
             repartition_topic=repartition_topic_name(settings),
             partitions=partitions,
             now_ms=self.clock.now_ms,
+            lease=app.lease,
         )
         self.engine = app.engine = Engine(
             [self.job],
@@ -164,10 +167,20 @@ class Worker:
     async def _keep_house(self) -> None:
         self.parts.tick("housekeeping")
         self.app.ledger.ping(lambda: self.parts.tick("the consumer"))
+        self._look_at_the_lease()
         self.clock.check()
         self.directory.note_time(self.clock.now_ms())
         self.job.keep_house()
         self._look_at_lag()
+
+    def _look_at_the_lease(self) -> None:
+        lease = self.app.lease
+        if self.engine.owned[self.job.name] and not lease.held:
+            self._complaints.warning(
+                "the group's coordinator has not answered for %.1f s, so partitions of ours may be "
+                "another worker's by now: nothing is taken in and written until it does",
+                lease.age_s,
+            )
 
     def _look_at_lag(self) -> None:
         fetched = self.app.ledger.fetched(self._topics_read)
@@ -266,6 +279,7 @@ class Worker:
             "ready": all(checks.values()),
             **checks,
             "partitions": sorted(engine.owned[self.job.name]),
+            "session_lapsed": bool(engine.owned[self.job.name]) and not app.lease.held,
             "checkpoint_error": engine.last_error,
             "database_error": self.job.drain.last_error,
         }
@@ -301,7 +315,8 @@ class Worker:
         """Give rooms that are due by now the chance to be written."""
         try:
             async with asyncio.timeout(timeout_s):
-                while self.job.drain.is_open and self.job.schedule.due(self.clock.now_ms()):
+                job = self.job
+                while job.may_write and job.drain.is_open and job.schedule.due(self.clock.now_ms()):
                     self.job.write_due()
                     await asyncio.sleep(DRAIN_INTERVAL_S)
         except TimeoutError:
@@ -378,7 +393,7 @@ async def _run(settings: Settings, directory: DataDirectory, web_socket: socket.
 
 
 def _say_why(reason: BaseException | None) -> None:
-    if isinstance(reason, (StoreError, TopicGrown)):
+    if isinstance(reason, (StoreError, TopicGrown, ClientFailed)):
         logger.error("%s", reason)  # for the operator, who does not need a traceback
     else:
         logger.error("the worker failed: %r", reason, exc_info=reason)

@@ -5,6 +5,7 @@ newest of each room by its key; ``absorb`` merges them into the rooms' state. A 
 ``drain``, which hands due rooms to the sink.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
@@ -32,6 +33,7 @@ from heartbeat_stream.jobs.rebuilding import rebuild, reconcile
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.checkpoint import Checkpointer, Delta
 from heartbeat_stream.streaming.dead_letters import DeadLetters
+from heartbeat_stream.streaming.lease import Lease
 from heartbeat_stream.streaming.producer import Outbox, OutRecord
 from heartbeat_stream.streaming.store import News, PartitionStore
 from heartbeat_stream.streaming.tables import StateTable
@@ -40,6 +42,8 @@ __all__ = ["HeartbeatJob"]
 
 #: Rooms whose key and partition `ingest` remembers.
 _MOST_ROUTES = 500_000
+
+_LEASE_POLL_S = 0.05
 
 
 class TopicGrown(Exception):
@@ -71,6 +75,7 @@ class HeartbeatJob:
         repartition_topic: str,
         partitions: int,
         now_ms: Callable[[], int],
+        lease: Lease,
     ) -> None:
         """``partitions``: how many the tables have, and so the topic that feeds them."""
         self.tables: Sequence[StateTable] = (latest, written)
@@ -99,6 +104,7 @@ class HeartbeatJob:
         self._repartition_topic = repartition_topic
         self._partitions = partitions
         self._now_ms = now_ms
+        self._lease = lease
         self._owned: set[int] = set()
         self._parked: set[int] = set()
         self._complete: set[int] = set()  # partitions of which all that is pending is in memory
@@ -136,6 +142,8 @@ class HeartbeatJob:
         """Merge a batch of heartbeats that are keyed by room into the rooms' state."""
         if message.partition >= self._partitions:
             raise TopicGrown(message.topic, self._partitions)
+        while not self._lease.held and message.partition in self._owned:
+            await asyncio.sleep(_LEASE_POLL_S)  # another worker may have it: wait to be told
         shard = self.shards.get(message.partition)
         if shard is None or message.partition not in self._owned:
             return  # delivered in the moment of a rebalance: it comes again where it belongs
@@ -181,9 +189,14 @@ class HeartbeatJob:
 
     # -- timers ----------------------------------------------------------------------------------
 
+    @property
+    def may_write(self) -> bool:
+        """Whether any partition is ours, and surely nobody else's."""
+        return bool(self._owned) and self._lease.may_write
+
     def write_due(self) -> None:
         """Start writing what is due of the partitions that are ours."""
-        if self._owned:
+        if self.may_write:
             self.drain.start_due()
 
     def keep_house(self) -> None:

@@ -19,6 +19,7 @@ from yarl import URL
 from heartbeat_stream.liveness import Liveness
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.engine import Engine
+from heartbeat_stream.streaming.lease import Lease
 from heartbeat_stream.streaming.recovery import EagerTableManager
 from heartbeat_stream.streaming.security import kafka_auth
 from heartbeat_stream.streaming.store import StoreOptions
@@ -30,12 +31,16 @@ __all__ = ["EngineApp", "make_app"]
 #: Events, which are batches here, that may wait for an agent. Beyond it fetching pauses.
 _BUFFERED_BATCHES = 16
 
+#: Joining the group and recovering partitions takes less than this.
+_TAKEOVER_S = 60.0
+
 
 class EngineApp(faust.App):
     """A Faust app whose state belongs to an engine."""
 
     engine: Engine
     liveness: Liveness
+    lease: Lease
     worker: Any  #: what the web views show
     web_socket: socket.socket
 
@@ -123,6 +128,11 @@ def _member_name(instance_id: str | None, url: str) -> str | None:
     return instance_id and f"{instance_id}.{zlib.crc32(url.encode()):08x}"
 
 
+def _patience_s(settings: Settings) -> float:
+    """Within this another worker has surely taken over and written what this one knows of."""
+    return (settings.buffer_window_ms + settings.cooldown_ms) / 1000 + _TAKEOVER_S
+
+
 def make_app(settings: Settings, directory: Path, web_socket: socket.socket) -> EngineApp:
     """The app without jobs. Its directory belongs to this worker alone.
 
@@ -159,6 +169,7 @@ def make_app(settings: Settings, directory: Path, web_socket: socket.socket) -> 
         TableManager=EagerTableManager,
     )
     app.web_socket = web_socket
+    app.lease = Lease(session_s, _patience_s(settings))
     app.transport = BatchTransport(brokers, app)
 
     async def on_revoked(_app: Any, *args: Any, **_: Any) -> None:

@@ -47,7 +47,7 @@ class BatchRecovery(Recovery):
             self._set_recovery_started()
             try:
                 await self._recover(complaints)
-                await self._wait(self.on_recovery_completed(generation))
+                await self._complete(generation, complaints)
             except (RebalanceAgain, IllegalStateError, Superseded):
                 continue
             except ServiceStopped:
@@ -67,6 +67,23 @@ class BatchRecovery(Recovery):
             except KafkaError as exc:
                 complaints.warning("cannot read the changelogs (%r): trying again", exc)
                 await self._wait(asyncio.sleep(_RETRY_S))
+
+    async def _complete(self, generation: int, complaints: Complaints) -> None:
+        while True:
+            why: object = "no answer"
+            try:
+                await self._wait(self.on_recovery_completed(generation))
+                return
+            except IllegalStateError:
+                raise  # another rebalance has begun
+            except KafkaError as exc:
+                why = exc
+            except ServiceStopped:
+                # mode says so, too, when the time is over within which the seek must be done.
+                if self.should_stop:
+                    raise
+            complaints.warning("cannot go to the committed offsets (%s): trying again", why)
+            await self._wait(asyncio.sleep(_RETRY_S))
 
     def flush_buffers(self) -> None:
         """Nothing is buffered: no changelog record ever comes through the worker's consumer."""

@@ -11,27 +11,23 @@ come of it, and breaks where Faust changes one of the private methods overridden
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import Any, Final
 
-from aiokafka.errors import KafkaError
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP, AppT, ConsumerMessage, Message
 
 from heartbeat_stream.lag import Fetched, Place
-from heartbeat_stream.streaming.fetching import FetchedRecord, fetch_raw_records
+from heartbeat_stream.streaming.consumer_thread import PositionThread
+from heartbeat_stream.streaming.fetching import FetchedRecord
 
 __all__ = ["MAX_BATCH_RECORDS", "BatchScheduler", "BatchTransport", "LedgerConsumer"]
 
 #: The most records in one event. Merging them takes tens of milliseconds at most, so that the
 #: event loop answers health checks in between.
 MAX_BATCH_RECORDS: Final = 4000
-
-#: How long a broker may hold back the answer to a fetch that finds nothing. Most answer as soon as
-#: something comes, but not all: some only look again after half of it.
-FETCH_WAIT_MS: Final = 200
 
 _NO_END: Final = (-1, -1, 0.0)
 
@@ -88,6 +84,9 @@ class LedgerConsumer(Consumer):
         #: with aiokafka's and our time of the answer that told it.
         self._first: dict[TP, Place] = {}
         self._ends: dict[TP, tuple[int, int, float]] = {}
+        #: How often a partition's log was found to have begun anew.
+        self._logs: Counter[TP] = Counter()
+        self._committing = asyncio.Lock()
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         return PositionThread(self, loop=self.loop, beacon=self.beacon)
@@ -106,6 +105,8 @@ class LedgerConsumer(Consumer):
                 continue
             ours = TP(tp.topic, tp.partition)
             batches = fetched.get(tp)
+            if batches and batches[0][0].offset < self._fetched.get(ours, (None, 0))[1]:
+                self._begin_anew(ours)
             last = batches[-1][-1].offset if batches else self._fetched.get(ours, (None, 0))[0]
             self._fetched[ours] = last, state.position
             if batches and ours not in self._first:
@@ -113,6 +114,18 @@ class LedgerConsumer(Consumer):
             # Relied upon in aiokafka 0.14: ``timestamp`` is when ``highwater`` was told.
             if state.highwater is not None and state.timestamp != self._ends.get(ours, _NO_END)[1]:
                 self._ends[ours] = state.highwater, state.timestamp, time.monotonic()
+
+    def _begin_anew(self, tp: TP) -> None:
+        """What was read last lies before what had been read: it is another log.
+
+        The topic was deleted and created again, or brokers have lost records that they had already
+        shown. What is known of the old one's offsets says nothing of the new one. (After a seek
+        back nothing is lost either: what had been read is read, and acknowledged, once more.)
+        """
+        self._logs[tp] += 1
+        self._durable.pop(tp, None)
+        self._read_offset[tp] = None  # Faust drops what lies before it
+        self._committed_offset[tp] = None  # and commits nothing that does
 
     def fetched(self, topics: Set[str]) -> dict[TP, Fetched]:
         """How far fetching has come in each partition of these topics. Costs no request."""
@@ -150,7 +163,7 @@ class LedgerConsumer(Consumer):
             None,
             record,
             None,
-            0,
+            self._logs[tp],  # Faust has the size of the key here, and makes no use of it
             0,
             tp,
             generation_id=self.app.consumer_generation_id,
@@ -164,6 +177,8 @@ class LedgerConsumer(Consumer):
         self._unacked_messages.discard(message)
         if message.generation_id != self.app.consumer_generation_id:
             return False  # a rebalance has come between: the batch will be delivered once more
+        if message.serialized_key_size != self._logs[message.tp]:
+            return False  # of a log that is no longer there
         self._durable[message.tp] = message.offset + 1
         return True
 
@@ -189,6 +204,26 @@ class LedgerConsumer(Consumer):
         # will ever acknowledge those.
         return max(durable, position) if last is not None and durable > last else durable
 
+    async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
+        # Faust lets who comes while another commits wait for that one and commit nothing. But what
+        # was acknowledged last is to be committed before a partition is given up.
+        async with self._committing:
+            return bool(await self.force_commit(topics, start_new_transaction))
+
+    async def _commit_offsets(
+        self, offsets: Mapping[TP, int], start_new_transaction: bool = True
+    ) -> bool:
+        # Faust counts offsets as committed also where that has failed, and does not try again.
+        assignment = self.assignment()
+        ours = {tp: offset for tp, offset in offsets.items() if tp in assignment}
+        generation = self.app.consumer_generation_id
+        if not ours or not await self._commit(ours):
+            return False
+        if generation == self.app.consumer_generation_id:
+            self._committed_offset.update(ours)
+            self.app.monitor.on_tp_commit(ours)
+        return True
+
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         # Faust forgets its acks before it calls the application back. The ledger is kept until
         # after that, because the checkpoint that the call-back makes is to be committed.
@@ -196,53 +231,6 @@ class LedgerConsumer(Consumer):
         for tp in revoked:
             for known in (self._durable, self._fetched, self._first, self._ends):
                 known.pop(tp, None)
-
-
-class PositionThread(AIOKafkaConsumerThread):
-    """Faust's consumer thread, which also tells the position behind what it has fetched."""
-
-    async def on_start(self) -> None:
-        await super().on_start()
-        fetch_raw_records(self._consumer)
-
-    def _create_worker_consumer(self, transport: Any) -> Any:
-        consumer = super()._create_worker_consumer(transport)
-        # Relied upon: aiokafka reads it when it starts. Faust fixes it at 1.5 s.
-        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
-        return consumer
-
-    async def seek_to_committed(self) -> Mapping[TP, int]:
-        offsets: Mapping[TP, int] = await self.call_thread(self._seek_to_committed)
-        return offsets
-
-    async def _seek_to_committed(self) -> Mapping[TP, int | None]:
-        """Also back to the start where nothing is committed yet.
-
-        A fetch that a rebalance interrupts has moved the position, and its records went nowhere.
-        aiokafka leaves such a partition where it is if it has no committed offset; the records
-        would be lost, and the position be committed in the end.
-        """
-        consumer = self._ensure_consumer()
-        offsets: Mapping[TP, int | None] = await consumer.seek_to_committed()
-        never = [tp for tp, offset in offsets.items() if not offset]
-        if never:
-            await consumer.seek_to_beginning(*never)
-        return offsets
-
-    async def _fetch_records(self, consumer: Any, *args: Any, **kwargs: Any) -> Any:
-        records = await super()._fetch_records(consumer, *args, **kwargs)
-        self.consumer.note_fetched(records, consumer)  # type: ignore[attr-defined]
-        return records
-
-    def _stopped_set(self) -> None:
-        # After a crash the thread's loop may be closed, and has nobody to be told.
-        with suppress(RuntimeError):
-            super()._stopped_set()
-
-    async def on_thread_stop(self) -> None:
-        # With the broker away, aiokafka lets out that it has cancelled its own fetches.
-        with suppress(asyncio.CancelledError, KafkaError):
-            await super().on_thread_stop()
 
 
 class BatchTransport(Transport):

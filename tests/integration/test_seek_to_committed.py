@@ -8,7 +8,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from heartbeat_stream.core.heartbeat import Heartbeat
-from heartbeat_stream.streaming.transport import PositionThread
+from heartbeat_stream.streaming.consumer_thread import PositionThread
 from tests.support.wait import wait_until_async
 from tests.support.world import World
 

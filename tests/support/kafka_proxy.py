@@ -105,16 +105,19 @@ class KafkaProxy:
             kind, version = asked.pop(_LENGTH.unpack_from(frame)[0], (-1, 0))
             code = self._errors.get(kind)
             if code is not None:
-                spoilt = bytearray(frame)
-                for place in _PLACES[kind](spoilt, version):
-                    _SHORT.pack_into(spoilt, place, code)
+                frame = _spoilt(frame, _PLACES[kind](frame, version), code)
                 self.spoilt[kind] = self.spoilt.get(kind, 0) + 1
-                _send(writer, spoilt)
-            else:
-                _send(writer, frame)
+            _send(writer, frame)
 
 
-def _send(writer: asyncio.StreamWriter, frame: bytes | bytearray) -> None:
+def _spoilt(frame: bytes, places: list[int], code: int) -> bytes:
+    changed = bytearray(frame)
+    for place in places:
+        _SHORT.pack_into(changed, place, code)
+    return bytes(changed)
+
+
+def _send(writer: asyncio.StreamWriter, frame: bytes) -> None:
     writer.write(_LENGTH.pack(len(frame)) + frame)
 
 
@@ -128,19 +131,19 @@ async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 # -- where the error codes stand ------------------------------------------------------------------
 
 
-def _at_the_top(since: int) -> Callable[[bytearray, int], list[int]]:
+def _at_the_top(since: int) -> Callable[[bytes, int], list[int]]:
     """At the start of the body; behind the four bytes of the throttle time from a version on."""
 
-    def places(_: bytearray, version: int) -> list[int]:
+    def places(_: bytes, version: int) -> list[int]:
         return [_HEADER + (4 if version >= since else 0)]
 
     return places
 
 
-def _by_partition(skip: Callable[[bytearray, int], int], since: int) -> Callable[..., list[int]]:
+def _by_partition(skip: Callable[[bytes, int], int], since: int) -> Callable[..., list[int]]:
     """An array of topics, each with an array of partitions; ``skip`` finds the code in one."""
 
-    def places(frame: bytearray, version: int) -> list[int]:
+    def places(frame: bytes, version: int) -> list[int]:
         found = []
         at = _HEADER + (4 if version >= since else 0)
         (topics,) = _LENGTH.unpack_from(frame, at)
@@ -158,16 +161,16 @@ def _by_partition(skip: Callable[[bytearray, int], int], since: int) -> Callable
     return places
 
 
-def _after_partition(_: bytearray, at: int) -> int:
+def _after_partition(_: bytes, at: int) -> int:
     return at + 4
 
 
-def _after_metadata(frame: bytearray, at: int) -> int:
+def _after_metadata(frame: bytes, at: int) -> int:
     at += 4 + 8  # partition, offset
     return int(at + 2 + max(0, _SHORT.unpack_from(frame, at)[0]))
 
 
-_PLACES: dict[int, Callable[[bytearray, int], list[int]]] = {
+_PLACES: dict[int, Callable[[bytes, int], list[int]]] = {
     HEARTBEAT: _at_the_top(1),
     JOIN: _at_the_top(2),
     SYNC: _at_the_top(1),

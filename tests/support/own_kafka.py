@@ -5,14 +5,17 @@ The cluster of HEARTBEAT_TEST_BROKERS is nobody's to stop: these are started in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from heartbeat_stream.local.apache_kafka import ApacheKafka
+from heartbeat_stream.local.process import LOOPBACK, free_port
 from heartbeat_stream.local.stack import EmbeddedStack
 from tests.support.brokers import SESSION_TIMEOUT_MS
+from tests.support.kafka_proxy import KafkaProxy, kafka_proxy
 from tests.support.world import Cluster, World, running_workers
 
 
@@ -28,6 +31,50 @@ def three_nodes() -> Iterator[ApacheKafka]:
     """Three nodes: topics have three replicas, and two must be in sync."""
     with ApacheKafka(nodes=3) as kafka:
         yield kafka
+
+
+class Proxied(NamedTuple):
+    """A broker, and the ports between which a proxy has to stand for its clients to come to it."""
+
+    kafka: ApacheKafka
+    outside: int
+    inside: int
+
+
+@pytest.fixture(scope="module")
+def proxied_kafka() -> Iterator[Proxied]:
+    """One node with a second listener, which sends its clients to the proxy's port."""
+    kafka = ApacheKafka()
+    (node,) = kafka.nodes
+    outside, inside = free_port(), free_port()
+    direct = f"PLAINTEXT://{LOOPBACK}:{node.port}"
+    controller = f"CONTROLLER://{LOOPBACK}:{node.controller_port}"
+    kafka._extra_config |= {
+        "listeners": f"{direct},PROXIED://{LOOPBACK}:{inside},{controller}",
+        "advertised.listeners": f"{direct},PROXIED://{LOOPBACK}:{outside}",
+        "listener.security.protocol.map": ",".join(
+            f"{name}:PLAINTEXT" for name in ("PLAINTEXT", "PROXIED", "CONTROLLER")
+        ),
+    }
+    with kafka:
+        yield Proxied(kafka, outside, inside)
+
+
+@pytest.fixture
+async def proxy(proxied_kafka: Proxied) -> AsyncIterator[KafkaProxy]:
+    """The proxy of ``proxied_kafka``, which lets everything pass at first."""
+    async with kafka_proxy(proxied_kafka.outside, proxied_kafka.inside) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxied_world(
+    proxied_kafka: Proxied, proxy: KafkaProxy, stack: EmbeddedStack, tmp_path: Path
+) -> Iterator[World]:
+    """The world of a test whose workers, and nobody else, talk to the broker through ``proxy``."""
+    for world in _world(proxied_kafka.kafka, stack, tmp_path, 1):
+        world.set(brokers=f"{LOOPBACK}:{proxied_kafka.outside}")
+        yield world
 
 
 def _world(
