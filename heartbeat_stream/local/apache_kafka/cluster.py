@@ -217,8 +217,9 @@ class ApacheKafka:
         os.kill(self.pid(node), signal.SIGSTOP)
 
     def thaw(self, node: int = 0) -> None:
-        """Undo freeze(). Does nothing to a node that runs."""
-        os.kill(self.pid(node), signal.SIGCONT)
+        """Undo freeze(). Does nothing to a node that runs, or that was stopped or killed."""
+        if self.nodes[node].running:
+            os.kill(self.pid(node), signal.SIGCONT)
 
     def close(self) -> None:
         """Kill all nodes and remove their data. Safe to repeat."""
