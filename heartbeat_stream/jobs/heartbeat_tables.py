@@ -1,5 +1,6 @@
 """The two tables of the heartbeat job: how their values look in the changelog and on disk."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -50,7 +51,7 @@ def written_version(value: bytes) -> int:
     return (written.ts_ms << 48) + written.at
 
 
-class RoomDelta:
+class RoomDelta(ABC):
     """Rooms of a shard whose entry in one of the tables is to be written.
 
     ``flag`` names both the rooms' flag and the shard's list of flagged rooms, which this takes
@@ -69,8 +70,9 @@ class RoomDelta:
     def __len__(self) -> int:
         return len(self._rooms)
 
+    @abstractmethod
     def encode(self, start: int, stop: int) -> list[OutRecord]:
-        raise NotImplementedError
+        """The changelog records of the rooms ``start`` to ``stop``, as they are now."""
 
     def undo(self) -> None:
         flagged: list[Room] = getattr(self._shard, self.flag)
