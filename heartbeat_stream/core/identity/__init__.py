@@ -1,0 +1,24 @@
+"""Have I seen this message? Three ways to say that two messages are the same, in layers.
+
+How a job uses it, without any I/O in here::
+
+    judge = Judge(rules)                             # once; rules: config/jobs.py, from TOML
+    message = judge.read(value)                      # Rejected -> dead letter
+    message.scope_key                                # partition by this
+    verdict = judge.judge(message, seen, state, now_ms, tally)    # Rejected -> dead letter
+    if verdict.is_new:                               # put it out, then
+        for identity in verdict.record:              # hold each as seen, at once in memory (a twin
+            ...                                      # may follow), durably when the output is
+    state = verdict.state                            # of verdict.scope_key; None: nothing to keep
+    verdict.events                                   # gaps, repeats, ids out of order, resets
+
+| module | knows |
+| --- | --- |
+| ``rules`` | what a configuration can declare |
+| ``layers`` | the three in order, and the verdict |
+| ``message_id``, ``continuity``, ``epochs`` | the first layer; ids that skip, repeat, start again |
+| ``business_key`` | the second |
+| ``fingerprint``, ``canonical``, ``numbers`` | the third |
+| ``times``, ``joining`` | times of a declared unit as microseconds; parts to one key |
+| ``seen`` | what state must answer |
+"""

@@ -1,0 +1,20 @@
+"""The names of the layers, and why one has nothing to say about a message."""
+
+from enum import StrEnum
+
+
+class Layer(StrEnum):
+    """In the order in which they are asked. The values are used in headers, metrics and TOML."""
+
+    MESSAGE_ID = "message-id"
+    BUSINESS_KEY = "business-key"
+    FINGERPRINT = "fingerprint"
+
+
+class Abstention(StrEnum):
+    """Why a layer abstains: it does not recognise the message, nor is the message recorded in it."""
+
+    MISSING = "missing"
+    """A field that the identity is made of is missing or null."""
+    INVALID = "invalid"
+    """A field holds a value that the configuration declares to be none (0, say)."""
