@@ -37,15 +37,16 @@ from heartbeat_stream.streaming.datadir import DataDirectory, DataDirectoryError
 from heartbeat_stream.streaming.dead_letters import DeadLetters
 from heartbeat_stream.streaming.engine import Engine
 from heartbeat_stream.streaming.faust_app import make_app
-from heartbeat_stream.streaming.producer import BatchProducer, Outbox
+from heartbeat_stream.streaming.producer import BatchProducer, Outbox, RecordRefused
 from heartbeat_stream.streaming.security import kafka_auth
-from heartbeat_stream.streaming.store import StoreError, StoreOptions
+from heartbeat_stream.streaming.store import StoreDamaged, StoreError, StoreOptions
 from heartbeat_stream.streaming.topic_admin import (
     TopicError,
     describe_topics,
     ensure_topics,
     kafka_admin,
 )
+from heartbeat_stream.streaming.topic_watch import TopicGone, until_a_topic_is_gone
 from heartbeat_stream.streaming.topics import (
     all_topics,
     internal_topics,
@@ -64,6 +65,8 @@ HOUSEKEEPING_INTERVAL_S = 0.5
 #: Rooms and heartbeats are not the collector's to see, and what else is made of a batch leaves no
 #: cycles: looking for those more rarely is a few percent of the worker's time.
 _GC_THRESHOLDS = (50_000, 20, 50)
+#: Brokers answer a fetch far sooner, also where there is nothing to be fetched.
+_FETCH_LATE_S = 5.0
 #: How long Faust may take to end once everything is durable; it is cut off then.
 _FAUST_STOP_S = 5.0
 
@@ -157,6 +160,7 @@ class Worker:
         app.timer(DRAIN_INTERVAL_S)(self._drain)
         app.timer(HOUSEKEEPING_INTERVAL_S)(self._keep_house)
         app.task(self._checkpoints)
+        app.task(self._mind_the_topics)
         self._topics_read = {settings.topic, state_topic_name(settings)}
         self.built = True
 
@@ -188,7 +192,28 @@ class Worker:
 
     async def _checkpoints(self) -> None:
         with self.parts.running("checkpoints"):
-            await self.engine.checkpoint_forever(asyncio.sleep)
+            try:
+                await self.engine.checkpoint_forever(asyncio.sleep)
+            except (StoreDamaged, RecordRefused) as exc:
+                self.app.fail(exc)
+
+    async def _mind_the_topics(self) -> None:
+        names = [spec.name for spec in all_topics(self.settings, {})]
+        seen = (0, 0)
+
+        def amiss() -> bool:
+            """Whether the group has changed, writing has failed, or a partition is not fetched."""
+            nonlocal seen
+            before, seen = seen, (self.engine.rebalances, self.outbox.retries)
+            fetched = self.app.ledger.fetched(self._topics_read).values()
+            return (
+                seen != before
+                or self.engine.recovering
+                or self.engine.last_error is not None
+                or any(one.end_age_s > _FETCH_LATE_S for one in fetched if one.end is not None)
+            )
+
+        self.app.fail(await until_a_topic_is_gone(self.settings, names, amiss))
 
     async def _prepare_topics(self) -> tuple[int, int]:
         """Wait for the brokers and the topics; answer the partition counts of state and dead
@@ -278,6 +303,7 @@ class Worker:
         return {
             "ready": all(checks.values()),
             **checks,
+            "rebalances": engine.rebalances,
             "partitions": sorted(engine.owned[self.job.name]),
             "session_lapsed": bool(engine.owned[self.job.name]) and not app.lease.held,
             "checkpoint_error": engine.last_error,
@@ -393,7 +419,7 @@ async def _run(settings: Settings, directory: DataDirectory, web_socket: socket.
 
 
 def _say_why(reason: BaseException | None) -> None:
-    if isinstance(reason, (StoreError, TopicGrown, ClientFailed)):
+    if isinstance(reason, (StoreError, TopicGrown, TopicGone, RecordRefused, ClientFailed)):
         logger.error("%s", reason)  # for the operator, who does not need a traceback
     else:
         logger.error("the worker failed: %r", reason, exc_info=reason)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from heartbeat_stream.commands.fleet_arguments import add_fleet_arguments
+from heartbeat_stream.commands.fleet_arguments import add_fleet_arguments, check_fleet_size
 from heartbeat_stream.config.flags import fields
 from heartbeat_stream.settings import BY_FIELD, Settings
 
@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
+    check_fleet_size(args)
     chosen = {
         spec.variable: settings.shown(spec.field)
         for spec in map(BY_FIELD.__getitem__, SETTINGS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from heartbeat_stream.commands import CommandError
+
 
 def add_fleet_arguments(parser: argparse.ArgumentParser, *, seconds: int, rate: int) -> None:
     """`seconds` and `rate` are the defaults."""
@@ -17,6 +19,18 @@ def add_fleet_arguments(parser: argparse.ArgumentParser, *, seconds: int, rate: 
     ):
         parser.add_argument(
             flag, type=read, default=default, metavar="N", help=f"{meaning}; default: {default}"
+        )
+
+
+def check_fleet_size(args: argparse.Namespace) -> None:
+    """Raise CommandError where each number is right and all of the rooms are too many."""
+    from heartbeat_stream.local.fleet_rooms import ROOMS_MAX
+
+    rooms = args.hotels * args.rooms
+    if rooms > ROOMS_MAX:
+        raise CommandError(
+            f"{args.hotels} hotels with {args.rooms} rooms are {rooms:,} rooms, and a fleet has at "
+            f"most {ROOMS_MAX:,}: take fewer --hotels or --rooms"
         )
 
 

@@ -10,7 +10,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from heartbeat_stream.commands import CommandError
-from heartbeat_stream.commands.fleet_arguments import add_fleet_arguments
+from heartbeat_stream.commands.fleet_arguments import add_fleet_arguments, check_fleet_size
 from heartbeat_stream.commands.progress_line import ProgressLine
 from heartbeat_stream.config.flags import fields
 from heartbeat_stream.settings import Settings
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from heartbeat_stream.local.record_sender import SendError
 
+    check_fleet_size(args)
     try:
         result = asyncio.run(_simulate(args, settings))
     except SendError as error:

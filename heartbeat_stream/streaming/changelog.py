@@ -38,8 +38,8 @@ def apply_records(
 ) -> None:
     """Merge records of a changelog into its local copy, and move its position behind them.
 
-    The store's news tell of it. A key counts as overtaken also where a later record puts that
-    right again, which costs one needless write at most.
+    The store's news tell of it. What a later record puts right again does not count as overtaken:
+    so it is with batches of our own that stand in the changelog twice.
     """
     known: dict[bytes, bytes | None] = {}
     overtaken = store.news.overtaken
@@ -56,12 +56,18 @@ def apply_records(
         if current is not None and not _replaces(record, version(current), version):
             if value is None or version(value) < version(current):
                 overtaken.add(key)
+            elif value == current:
+                overtaken.discard(key)
             continue
+        if current is None and value is None:
+            continue  # it is gone already
         known[key] = changes[key] = value
+        overtaken.discard(key)
     last = records[-1]
     first = store.position.first if store.position is not None else store.log_start
     store.write(list(changes.items()), Position(last.offset, last.timestamp, first))
     store.news.records += len(records)
+    store.news.changes += len(changes)
 
 
 def _replaces(record: FetchedRecord, current: int, version: Version) -> bool:

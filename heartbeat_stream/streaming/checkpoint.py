@@ -47,6 +47,10 @@ class Delta(Protocol):
         """The checkpoint failed: all keys count as changed again."""
 
 
+#: A delta, its records, and where they stand in the changelog.
+Published = tuple[Delta, list[OutRecord], list[Span]]
+
+
 class Acknowledger(Protocol):
     """The part of a consumer that a checkpoint needs."""
 
@@ -128,13 +132,42 @@ class Checkpointer:
         await self._consumer.commit()
 
     async def _write(self, deltas: Sequence[Delta]) -> None:
-        written = [await self._publish(delta) for delta in deltas if len(delta)]
-        for delta, records, spans in [await pending for pending in written]:
+        written, failure = await self._publish_all([delta for delta in deltas if len(delta)])
+        if failure is not None:
+            # What the others have written is known to be ours. It is written once more, too.
+            for delta, _, spans in written:
+                self._follow((delta.table.name, delta.partition), spans)
+            raise failure
+        for delta, records, spans in written:
             await self._keep(delta, records, spans)
 
-    async def _publish(
-        self, delta: Delta
-    ) -> "asyncio.Task[tuple[Delta, list[OutRecord], list[Span]]]":
+    async def _publish_all(
+        self, deltas: Sequence[Delta]
+    ) -> tuple[list[Published], BaseException | None]:
+        """What is in the changelogs now, and what kept the rest from it, if anything did.
+
+        Nothing is under way any more when this returns, also where one of many has failed.
+        """
+        pending: list[asyncio.Task[Published]] = []
+        failure: BaseException | None = None
+        try:
+            for delta in deltas:
+                pending.append(await self._publish(delta))
+        except Exception as exc:
+            failure = exc
+        except BaseException:
+            for task in pending:
+                task.cancel()
+            raise
+        written = []
+        for outcome in await asyncio.gather(*pending, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                failure = failure or outcome
+            else:
+                written.append(outcome)
+        return written, failure
+
+    async def _publish(self, delta: Delta) -> asyncio.Task[Published]:
         topic, partition, now = delta.table.changelog, delta.partition, self._now_ms()
         records: list[OutRecord] = []
         sent = []
@@ -144,7 +177,7 @@ class Checkpointer:
             sent += await self._producer.enqueue(topic, partition, encoded, now)
             await asyncio.sleep(0)
 
-        async def acknowledged() -> tuple[Delta, list[OutRecord], list[Span]]:
+        async def acknowledged() -> Published:
             spans = await self._producer.collect(topic, partition, sent, now)
             return delta, records, spans
 

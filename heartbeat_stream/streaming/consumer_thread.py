@@ -67,8 +67,10 @@ class PositionThread(AIOKafkaConsumerThread):
 
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
-        # Relied upon: aiokafka reads it when it starts. Faust fixes it at 1.5 s.
+        # Relied upon: aiokafka reads both when it starts. Faust fixes the wait at 1.5 s.
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS
+        # A heartbeat of a transaction that was aborted was never sent.
+        consumer._isolation_level = "read_committed"
         return consumer
 
     # -- the group's coordinator -----------------------------------------------------------------

@@ -21,7 +21,8 @@ from heartbeat_stream.complaints import Complaints
 from heartbeat_stream.distribution import SECONDS, Distribution
 from heartbeat_stream.streaming.changelog import ChangelogReader
 from heartbeat_stream.streaming.checkpoint import Checkpointer, Delta
-from heartbeat_stream.streaming.store import PartitionStore, StoreDamaged, StoreError
+from heartbeat_stream.streaming.producer import RecordRefused
+from heartbeat_stream.streaming.store import News, PartitionStore, StoreDamaged, StoreError
 from heartbeat_stream.streaming.tables import StateTable
 
 __all__ = ["Engine", "StatefulJob", "Superseded"]
@@ -144,10 +145,14 @@ class Engine:
             return damage.store, str(damage)
         return None
 
-    async def _load(self, wanted: dict[str, set[int]], epoch: int) -> None:
+    async def _load(
+        self, wanted: dict[str, set[int]], epoch: int, *, repairing: bool = False
+    ) -> None:
         """Bring tables and memory up to date, and own the partitions."""
         stores = await self._open_stores(wanted)
         ends = await self._reader.catch_up(stores, self._count_recovered)
+        if repairing:
+            _say_who_wrote([store.news for store, _ in stores.values()])
         for job in self._jobs:
             for partition in sorted(wanted[job.name]):
                 self._still(epoch)
@@ -236,21 +241,26 @@ class Engine:
     async def checkpoint_forever(self, sleep: Callable[[float], Awaitable[Any]]) -> None:
         """Make a checkpoint at every interval; after one that failed, simply the next.
 
-        Raises :class:`StoreDamaged` alone.
+        Raises what the next one cannot do either: :class:`StoreDamaged`, and what has kept records
+        from being written that a broker will never take (:class:`RecordRefused`).
         """
         while True:
             await sleep(self._checkpoint_interval_s)
             try:
                 await self.checkpoint()
                 await self._repair()
-            except StoreDamaged:
+            except (StoreDamaged, RecordRefused):
                 raise  # what cannot be read would be missed: a worker that starts rebuilds it
             except (KafkaError, StoreError) as exc:
                 self.last_error = f"{type(exc).__name__}: {exc}"
                 self._complaints.warning("checkpoint failed, trying again: %s", self.last_error)
 
     async def _repair(self) -> None:
-        """Read what another worker, thawed most likely, has written to changelogs of ours."""
+        """Read what stands in changelogs of ours beside what was acknowledged to us.
+
+        Another worker, thawed most likely, has written it; or we have, and the acknowledgement did
+        not come.
+        """
         if not self._checkpointer.intruded:
             return
         async with self._loading:
@@ -262,12 +272,8 @@ class Engine:
                         wanted[job.name] |= {partition} & self.owned[job.name]
             if not any(wanted.values()):
                 return
-            logger.warning(
-                "another worker has written to changelogs of partitions that are ours: reading "
-                "what it wrote, and writing again what it overtook"
-            )
             with suppress(Superseded):
-                await self._load(wanted, epoch)
+                await self._load(wanted, epoch, repairing=True)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -289,3 +295,13 @@ class Engine:
             for partition in list(self._open[job.name]):
                 with suppress(StoreError):
                     self._close(job, partition)
+
+
+def _say_who_wrote(news: Iterable[News]) -> None:
+    if any(one.changes or one.overtaken or one.republish for one in news):
+        logger.warning(
+            "another worker has written to changelogs of partitions that are ours: what it wrote "
+            "was read, and what it overtook is written again"
+        )
+    else:
+        logger.info("changelogs of ours hold records twice, which did not seem to have arrived")

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from heartbeat_stream.complaints import Complaints
 
-__all__ = ["BatchProducer", "OutRecord", "Outbox", "Span"]
+__all__ = ["BatchProducer", "OutRecord", "Outbox", "RecordRefused", "Span"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,17 @@ class Span(NamedTuple):
     first_offset: int
     records: int
     timestamp: int
+
+
+class RecordRefused(KafkaError):  # type: ignore[misc]
+    """A single record is larger than its topic takes: trying again is of no use."""
+
+    def __init__(self, topic: str, record: OutRecord) -> None:
+        size = len(record.key or b"") + len(record.value or b"")
+        super().__init__(
+            f"the topic {topic} takes no record of {size} bytes: raise its max.message.bytes, and "
+            "start the worker again"
+        )
 
 
 class BatchProducer:
@@ -79,7 +90,7 @@ class BatchProducer:
         """Write records, in order, and return once the broker has acknowledged all of them.
 
         Raises :class:`KafkaError`: some of them may be written then, and may be once more if they
-        are tried again. :class:`MessageSizeTooLargeError` names a single record that is too large.
+        are tried again. :class:`RecordRefused` says that a single record is too large.
         """
         futures = await self.enqueue(topic, partition, records, timestamp_ms)
         return await self.collect(topic, partition, futures, timestamp_ms)
@@ -129,27 +140,31 @@ class BatchProducer:
         sent: Iterable[tuple[Sequence[OutRecord], asyncio.Future[Any]]],
         timestamp_ms: int | None,
     ) -> list[Span]:
-        """Wait for the acknowledgements of :meth:`enqueue`. Raises as :meth:`publish` does."""
+        """Wait for the acknowledgements of :meth:`enqueue`. Raises as :meth:`publish` does.
+
+        The spans come in the order of their offsets: what had to be split stands behind what was
+        handed over after it.
+        """
         spans = []
         for records, future in sent:
             try:
                 metadata = await future
-            except MessageSizeTooLargeError:
+            except (MessageSizeTooLargeError, RecordListTooLargeError) as exc:
                 if len(records) == 1:
-                    raise
+                    raise RecordRefused(topic, records[0]) from exc
                 middle = len(records) // 2
                 for half in (records[:middle], records[middle:]):
                     spans += await self.publish(topic, partition, half, timestamp_ms)
             else:
                 spans.append(Span(metadata.offset, len(records), timestamp_ms or 0))
-        return spans
+        return sorted(spans)
 
 
 class Outbox:
     """Records on their way to Kafka that a later acknowledgement of source offsets depends on.
 
     Each is tried until the broker has it, with growing pauses; so a source offset is committed
-    late rather than with something missing.
+    late rather than with something missing. What a topic will never take ends the worker.
     """
 
     def __init__(self, producer: BatchProducer, most_in_flight: int = 64) -> None:
@@ -196,11 +211,12 @@ class Outbox:
             try:
                 await self._producer.publish(topic, partition, records, timestamp_ms)
                 return
-            except MessageSizeTooLargeError as exc:
-                if shrink is not None:
-                    records = [shrink(record) for record in records]
-                    continue
-                self._complain(topic, exc)
+            except RecordRefused:
+                smaller = [shrink(record) for record in records] if shrink is not None else records
+                if smaller == records:
+                    raise
+                records = smaller
+                continue
             except KafkaError as exc:
                 self._complain(topic, exc)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
@@ -218,7 +234,7 @@ class Outbox:
         if waiting:
             await asyncio.wait(waiting)
         if self._defect is not None:
-            # Not the broker's doing. Whatever it is, nothing may be acknowledged on top of it.
+            # Time will not mend it. Whatever it is, nothing may be acknowledged on top of it.
             raise self._defect
 
     @property

@@ -85,6 +85,8 @@ class News(msgspec.Struct):
     """
 
     records: int = 0
+    changes: int = 0
+    """Records that the local copy did not know, and that are newer than what it knew."""
     overtaken: set[bytes] = msgspec.field(default_factory=set)
     """Keys whose last record in the changelog is not the one to keep."""
     republish: bool = False

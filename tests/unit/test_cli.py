@@ -160,6 +160,15 @@ def test_wrong_use_is_one_line_and_exit_code_2(
     assert captured.err.startswith("heartbeat-stream")
 
 
+@pytest.mark.parametrize("command", ["simulate", "demo"])
+def test_a_fleet_with_too_many_rooms(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([command, "--hotels", "30000", "--rooms", "1000"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert "at most 2,000,000: take fewer --hotels or --rooms" in captured.err
+
+
 def test_a_wrong_variable_stops_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
