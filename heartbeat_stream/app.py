@@ -7,29 +7,22 @@ import os
 import signal
 import socket
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import uvloop
-from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from heartbeat_stream.clock import Clock
 from heartbeat_stream.commands import CommandError
 from heartbeat_stream.complaints import Complaints
-from heartbeat_stream.database import postgres_settings
-from heartbeat_stream.jobs.heartbeat_tables import (
-    LATEST,
-    WRITTEN,
-    latest_version,
-    written_version,
-)
-from heartbeat_stream.jobs.heartbeats import HeartbeatJob, TopicGrown
+from heartbeat_stream.jobs.catalogue import job_module, jobs_topics
+from heartbeat_stream.jobs.job import House, Job, TopicGrown
 from heartbeat_stream.lag import Lag, LagMeter
 from heartbeat_stream.liveness import Liveness
 from heartbeat_stream.loop_monitor import LoopMonitor
 from heartbeat_stream.metrics.collector import worker_metrics
+from heartbeat_stream.preparing import Prepared, prepare_topics
 from heartbeat_stream.settings import Settings
-from heartbeat_stream.sinks.postgres import PostgresSink, Table
 from heartbeat_stream.streaming.changelog import ChangelogReader
 from heartbeat_stream.streaming.checkpoint import Checkpointer
 from heartbeat_stream.streaming.consumer_thread import ClientFailed
@@ -39,27 +32,19 @@ from heartbeat_stream.streaming.engine import Engine
 from heartbeat_stream.streaming.faust_app import make_app
 from heartbeat_stream.streaming.producer import BatchProducer, Outbox, RecordRefused
 from heartbeat_stream.streaming.security import kafka_auth
-from heartbeat_stream.streaming.store import StoreDamaged, StoreError, StoreOptions
-from heartbeat_stream.streaming.topic_admin import (
-    TopicError,
-    describe_topics,
-    ensure_topics,
-    kafka_admin,
-)
+from heartbeat_stream.streaming.store import StoreDamaged, StoreError
 from heartbeat_stream.streaming.topic_watch import TopicGone, until_a_topic_is_gone
-from heartbeat_stream.streaming.topics import (
-    all_topics,
-    internal_topics,
-    repartition_topic_name,
-    state_topic_name,
-)
+from heartbeat_stream.streaming.topics import all_topics
 from heartbeat_stream.web.port import listen
+
+if TYPE_CHECKING:
+    from heartbeat_stream.jobs.heartbeats import HeartbeatJob
 
 __all__ = ["run_worker"]
 
 logger = logging.getLogger(__name__)
 
-#: How often due rooms are looked for. Part of the second within which a due room is written.
+#: How often jobs do what is due. Part of the second within which a due room is written.
 DRAIN_INTERVAL_S = 0.05
 HOUSEKEEPING_INTERVAL_S = 0.5
 #: Rooms and heartbeats are not the collector's to see, and what else is made of a batch leaves no
@@ -78,6 +63,7 @@ class Worker:
         self, settings: Settings, directory: DataDirectory, web_socket: socket.socket
     ) -> None:
         self.settings = settings
+        self.topics = jobs_topics(settings)
         self.clock = Clock(not_before_ms=directory.last_time_ms())
         self.directory = directory
         self.web_socket = web_socket
@@ -86,7 +72,6 @@ class Worker:
             client_id=settings.app_id, request_timeout_ms=10_000, **connection
         )
         self.outbox = Outbox(self.producer)
-        self.sink = PostgresSink(postgres_settings(settings), Table.parse(settings.table))
         self.reader = ChangelogReader(connection)
         self.loop_monitor = LoopMonitor()
         self._monitoring = asyncio.create_task(self.loop_monitor.run())
@@ -101,7 +86,7 @@ class Worker:
         #: Whether the parts below are there: not before the worker knows its topics.
         self.built = False
         self.engine: Engine
-        self.job: HeartbeatJob
+        self.jobs: dict[str, Job] = {}
         self.dead_letters: DeadLetters
         self.checkpointer: Checkpointer
 
@@ -114,59 +99,75 @@ class Worker:
         # Faust, which would start it much later, starts nothing twice.
         await self.app.web.start()
         try:
-            partitions, dead_letter_partitions = await self._prepare_topics()
+            prepared = await prepare_topics(self.settings, self.topics)
             await self.producer.start()
         except BaseException:
             await self.producer.stop()  # or it complains that nobody did
             await self.app.web.stop()
             raise
-        self._build(partitions, dead_letter_partitions)
+        self._build(prepared)
         await self.app.start()
 
-    def _build(self, partitions: int, dead_letter_partitions: int) -> None:
+    def _build(self, prepared: Prepared) -> None:
         settings, app = self.settings, self.app
+        dead_letter_topic = settings.dead_letter_topic
         self.dead_letters = DeadLetters(
-            self.outbox, settings.dead_letter_topic, dead_letter_partitions
+            self.outbox, dead_letter_topic, prepared.of_topic[dead_letter_topic]
         )
         self.checkpointer = Checkpointer(
             self.producer, self.outbox, app.consumer, self.clock.now_ms
         )
-        options = StoreOptions(settings.rocksdb_cache_mb)
-        latest = app.state_table(LATEST, latest_version, partitions, options)
-        written = app.state_table(WRITTEN, written_version, partitions, options)
-        self.job = HeartbeatJob(
-            settings,
-            latest=latest,
-            written=written,
-            sink=self.sink,
+        house = House(
+            settings=settings,
+            table=app.state_table,
             outbox=self.outbox,
             dead_letters=self.dead_letters,
             checkpointer=self.checkpointer,
-            repartition_topic=repartition_topic_name(settings),
-            partitions=partitions,
-            now_ms=self.clock.now_ms,
             lease=app.lease,
+            now_ms=self.clock.now_ms,
+            output_partitions=prepared.of_topic,
         )
+        for topics in self.topics:
+            name = topics.job
+            self.jobs[name] = job_module(name).build(house, topics, prepared.of_job[name])
         self.engine = app.engine = Engine(
-            [self.job],
+            list(self.jobs.values()),
             self.checkpointer,
             self.reader,
             checkpoint_interval_s=settings.checkpoint_ms / 1000,
             release_timeout_s=settings.drain_timeout_ms / 1000,
         )
-        app.batch_agent(state_topic_name(settings), self.job.absorb)
-        if not settings.source_keyed:
-            app.batch_agent(settings.topic, self.job.ingest)
+        for job in self.jobs.values():
+            for topic, handle in job.agents().items():
+                app.batch_agent(topic, handle)
         app.timer(DRAIN_INTERVAL_S)(self._drain)
         app.timer(HOUSEKEEPING_INTERVAL_S)(self._keep_house)
         app.task(self._checkpoints)
         app.task(self._mind_the_topics)
-        self._topics_read = {settings.topic, state_topic_name(settings)}
+        self._topics_read = frozenset().union(*(topics.read for topics in self.topics))
         self.built = True
+
+    @property
+    def job(self) -> "HeartbeatJob":
+        """The main job, where it is among those of this worker."""
+        return cast("HeartbeatJob", self.jobs["heartbeats"])
+
+    def job_of(self, table: str) -> Job | None:
+        """The job that a table belongs to; None where there is none of that name."""
+        for job in self.jobs.values():
+            if any(one.name == table for one in job.tables):
+                return job
+        return None
+
+    @property
+    def partitions_owned(self) -> int:
+        """Partitions that are ours and recovered, of all jobs."""
+        return sum(map(len, self.engine.owned.values()))
 
     async def _drain(self) -> None:
         self.parts.tick("writing")
-        self.job.write_due()
+        for job in self.jobs.values():
+            job.tick()
 
     async def _keep_house(self) -> None:
         self.parts.tick("housekeeping")
@@ -174,12 +175,13 @@ class Worker:
         self._look_at_the_lease()
         self.clock.check()
         self.directory.note_time(self.clock.now_ms())
-        self.job.keep_house()
+        for job in self.jobs.values():
+            job.keep_house()
         self._look_at_lag()
 
     def _look_at_the_lease(self) -> None:
         lease = self.app.lease
-        if self.engine.owned[self.job.name] and not lease.held:
+        if self.partitions_owned and not lease.held:
             self._complaints.warning(
                 "the group's coordinator has not answered for %.1f s, so partitions of ours may be "
                 "another worker's by now: nothing is taken in and written until it does",
@@ -198,7 +200,7 @@ class Worker:
                 self.app.fail(exc)
 
     async def _mind_the_topics(self) -> None:
-        names = [spec.name for spec in all_topics(self.settings, {})]
+        names = [spec.name for spec in all_topics(self.settings, {}, self.topics)]
         seen = (0, 0)
 
         def amiss() -> bool:
@@ -214,65 +216,6 @@ class Worker:
             )
 
         self.app.fail(await until_a_topic_is_gone(self.settings, names, amiss))
-
-    async def _prepare_topics(self) -> tuple[int, int]:
-        """Wait for the brokers and the topics; answer the partition counts of state and dead
-        letters."""
-        settings = self.settings
-        complaints = Complaints(logger)
-        missing = ""
-        try:
-            async with asyncio.timeout(settings.startup_timeout_ms / 1000):
-                while True:
-                    try:
-                        found = await self._look_at_topics()
-                    except (KafkaError, OSError) as exc:
-                        missing = f"no broker answers at {','.join(settings.brokers)}"
-                        complaints.warning("%s (%r): waiting", missing, exc)
-                    else:
-                        if isinstance(found, tuple):
-                            return found
-                        missing = found
-                        complaints.warning("%s: waiting", missing)
-                    await asyncio.sleep(0.5)
-        except TimeoutError:
-            raise CommandError(
-                f"{missing} after {settings.startup_timeout_ms} ms: check HEARTBEAT_BROKERS and "
-                "HEARTBEAT_TOPIC, or create the topics with: heartbeat-stream init"
-            ) from None
-
-    async def _look_at_topics(self) -> tuple[int, int] | str:
-        settings = self.settings
-        async with kafka_admin(settings) as admin:
-            specs = all_topics(settings, {})
-            existing = await describe_topics(admin, [spec.name for spec in specs])
-            for name in (settings.topic, settings.dead_letter_topic):
-                if name not in existing:
-                    return f"the topic {name} does not exist"
-            source = existing[settings.topic]
-            repartition = existing.get(repartition_topic_name(settings))
-            wanted = internal_topics(
-                settings,
-                source.partitions,
-                source_retention_ms=source.retention_ms,
-                repartition_partitions=repartition.partitions if repartition else None,
-            )
-            try:
-                for name in await ensure_topics(admin, wanted):
-                    logger.info("created topic %s", name)
-            except TopicError as exc:
-                raise CommandError(str(exc)) from exc
-            state = wanted[-1].partitions
-            for spec in wanted:
-                have = existing.get(spec.name)
-                if have is not None and have.partitions != spec.partitions:
-                    raise CommandError(
-                        f"the topic {state_topic_name(settings)} has {spec.partitions} partitions, "
-                        f"but {spec.name} has {have.partitions}: a room's state would be looked "
-                        "for in the wrong partition. Set another HEARTBEAT_APP_ID, whose tables "
-                        "are then rebuilt from the topic"
-                    )
-            return state, existing[settings.dead_letter_topic].partitions
 
     # -- what the web views show -------------------------------------------------------------------
 
@@ -304,11 +247,16 @@ class Worker:
             "ready": all(checks.values()),
             **checks,
             "rebalances": engine.rebalances,
-            "partitions": sorted(engine.owned[self.job.name]),
-            "session_lapsed": bool(engine.owned[self.job.name]) and not app.lease.held,
+            "partitions": self._partitions_by_job(),
+            "session_lapsed": bool(self.partitions_owned) and not app.lease.held,
             "checkpoint_error": engine.last_error,
-            "database_error": self.job.drain.last_error,
+            **{what: why for job in self.jobs.values() for what, why in job.trouble().items()},
         }
+
+    def _partitions_by_job(self) -> list[int] | dict[str, list[int]]:
+        """Those that are ours: a list where there is one job, by its name where there are more."""
+        owned = {name: sorted(partitions) for name, partitions in self.engine.owned.items()}
+        return next(iter(owned.values())) if len(owned) == 1 else owned
 
     def lags(self) -> dict[TP, Lag]:
         """How far behind this worker is in each partition that it reads."""
@@ -320,33 +268,13 @@ class Worker:
         fetched = self.app.ledger.fetched(self._topics_read).values()
         return min((one.end_age_s for one in fetched if one.end is not None), default=None)
 
-    def look_up(self, table: str, key: bytes) -> Any | None:
-        """A key's value as it is now, whatever is checkpointed of it; None if it is not known."""
-        found = self.job.find(key)
-        if found is None:
-            return None
-        newest, written = found
-        return newest if table == LATEST else written
-
     async def finish(self) -> None:
-        """Stop fetching, write what is due, make everything durable, leave. Bounded."""
+        """Stop fetching, do what is due, make everything durable, leave. Bounded."""
         self._ending = True
-        settings = self.settings
-        timeout = settings.drain_timeout_ms / 1000
+        timeout = self.settings.drain_timeout_ms / 1000
         self.app.stop_fetching()
-        await self._write_due(timeout / 2)
+        await asyncio.gather(*(job.finish(timeout / 2) for job in self.jobs.values()))
         await self.engine.finish(timeout)
-
-    async def _write_due(self, timeout_s: float) -> None:
-        """Give rooms that are due by now the chance to be written."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                job = self.job
-                while job.may_write and job.drain.is_open and job.schedule.due(self.clock.now_ms()):
-                    self.job.write_due()
-                    await asyncio.sleep(DRAIN_INTERVAL_S)
-        except TimeoutError:
-            logger.warning("not everything that is due was written in time: it stays pending")
 
     async def stop(self) -> None:
         """End everything, whatever state it is in. After :meth:`finish` nothing depends on it."""
@@ -354,7 +282,7 @@ class Worker:
             async with asyncio.timeout(_FAUST_STOP_S):
                 await self.app.stop()
                 await self.outbox.stop()
-                await self.sink.stop(1.0)
+                await asyncio.gather(*(job.stop() for job in self.jobs.values()))
                 await self.producer.stop()
         except TimeoutError:
             logger.warning("cut off while leaving the group: everything is durable")

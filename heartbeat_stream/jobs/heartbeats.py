@@ -6,8 +6,9 @@ newest of each room by its key; ``absorb`` merges them into the rooms' state. A 
 """
 
 import asyncio
+import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from faust.types import TP, Message
@@ -26,35 +27,41 @@ from heartbeat_stream.core.latest import (
 from heartbeat_stream.core.partition import partition_for
 from heartbeat_stream.core.reasons import Rejected
 from heartbeat_stream.core.room import NEVER, Room, Stored, Written
-from heartbeat_stream.jobs.draining import Drain, Sink
+from heartbeat_stream.database import postgres_settings
+from heartbeat_stream.jobs.draining import Drain
 from heartbeat_stream.jobs.forgetting import Evictor, Expiry
-from heartbeat_stream.jobs.heartbeat_tables import ChangedDelta, SettledDelta, encode, find_rooms
+from heartbeat_stream.jobs.heartbeat_tables import (
+    LATEST,
+    WRITTEN,
+    ChangedDelta,
+    SettledDelta,
+    encode,
+    find_rooms,
+    latest_version,
+    written_version,
+)
+from heartbeat_stream.jobs.job import Handle, House, TopicGrown
 from heartbeat_stream.jobs.rebuilding import rebuild, reconcile
 from heartbeat_stream.settings import Settings
+from heartbeat_stream.sinks.postgres import PostgresSink, Table
 from heartbeat_stream.streaming.checkpoint import Checkpointer, Delta
 from heartbeat_stream.streaming.dead_letters import DeadLetters
 from heartbeat_stream.streaming.lease import Lease
 from heartbeat_stream.streaming.producer import Outbox, OutRecord
 from heartbeat_stream.streaming.store import News, PartitionStore
 from heartbeat_stream.streaming.tables import StateTable
+from heartbeat_stream.streaming.topics import JobTopics, heartbeat_topics
 
-__all__ = ["HeartbeatJob"]
+__all__ = ["HeartbeatJob", "build", "topics"]
+
+logger = logging.getLogger(__name__)
 
 #: Rooms whose key and partition `ingest` remembers.
 _MOST_ROUTES = 500_000
 
 _LEASE_POLL_S = 0.05
-
-
-class TopicGrown(Exception):
-    """The topic has got more partitions than the tables have."""
-
-    def __init__(self, topic: str, partitions: int) -> None:
-        super().__init__(
-            f"the topic {topic} has got more partitions than the {partitions} that the tables "
-            "have, so rooms have moved to partitions where their state is not: set another "
-            "HEARTBEAT_APP_ID, whose tables are then rebuilt from the topic"
-        )
+#: How often, at the end, it is looked whether something more is due.
+_DRAIN_POLL_S = 0.05
 
 
 class HeartbeatJob:
@@ -68,7 +75,7 @@ class HeartbeatJob:
         *,
         latest: StateTable,
         written: StateTable,
-        sink: Sink,
+        sink: PostgresSink,
         outbox: Outbox,
         dead_letters: DeadLetters,
         checkpointer: Checkpointer,
@@ -91,6 +98,7 @@ class HeartbeatJob:
             refuse=self._refuse,
             settled=self._note_settled,
         )
+        self.sink = sink
         self.expiry = Expiry(latest, written, settings.state_ttl_ms)
         self.shards: dict[int, Shard] = {}
         self.counts: Counter[str] = Counter()
@@ -111,6 +119,11 @@ class HeartbeatJob:
         self._routes: dict[tuple[int, str], tuple[bytes, int]] = {}
 
     # -- agents ----------------------------------------------------------------------------------
+
+    def agents(self) -> Mapping[str, Handle]:
+        if self._settings.source_keyed:
+            return {self._settings.topic: self.absorb}
+        return {self._repartition_topic: self.absorb, self._settings.topic: self.ingest}
 
     async def ingest(self, message: Message) -> None:
         """Judge a batch of an unkeyed source and forward the newest heartbeat of each room."""
@@ -194,7 +207,7 @@ class HeartbeatJob:
         """Whether any partition is ours, and surely nobody else's."""
         return bool(self._owned) and self._lease.may_write
 
-    def write_due(self) -> None:
+    def tick(self) -> None:
         """Start writing what is due of the partitions that are ours."""
         if self.may_write:
             self.drain.start_due()
@@ -216,6 +229,22 @@ class HeartbeatJob:
             shard = self.shards.get(room.partition)
             if shard is not None:
                 shard.note_settled((room,))
+
+    def trouble(self) -> Mapping[str, str | None]:
+        return {"database_error": self.drain.last_error}
+
+    async def finish(self, timeout_s: float) -> None:
+        """Give rooms that are due by now the chance to be written."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.may_write and self.drain.is_open and self.schedule.due(self._now_ms()):
+                    self.tick()
+                    await asyncio.sleep(_DRAIN_POLL_S)
+        except TimeoutError:
+            logger.warning("not everything that is due was written in time: it stays pending")
+
+    async def stop(self) -> None:
+        await self.sink.stop(1.0)
 
     # -- what the engine asks --------------------------------------------------------------------
 
@@ -275,6 +304,13 @@ class HeartbeatJob:
     def owns(self, partition: int) -> bool:
         return partition in self._owned
 
+    def look_up(self, table: str, key: bytes) -> Heartbeat | Written | None:
+        found = self.find(key)
+        if found is None:
+            return None
+        newest, written = found
+        return newest if table == LATEST else written
+
     def find(self, key: bytes) -> tuple[Heartbeat, Written | None] | None:
         """A room of a partition that is ours, as it is now; None if it is not known."""
         partition = partition_for(key, self._partitions)
@@ -290,3 +326,26 @@ class HeartbeatJob:
             room = Room.restored(partition, *found)
         written = Written(room.written_at, room.written_ts) if room.written_ts != NEVER else None
         return room.newest, written
+
+
+def topics(settings: Settings) -> JobTopics:
+    """What the job reads and keeps."""
+    return heartbeat_topics(settings)
+
+
+def build(house: House, topics: JobTopics, partitions: int) -> HeartbeatJob:
+    """The job of a worker."""
+    settings = house.settings
+    return HeartbeatJob(
+        settings,
+        latest=house.table(LATEST, latest_version, partitions),
+        written=house.table(WRITTEN, written_version, partitions),
+        sink=PostgresSink(postgres_settings(settings), Table.parse(settings.table)),
+        outbox=house.outbox,
+        dead_letters=house.dead_letters,
+        checkpointer=house.checkpointer,
+        repartition_topic=topics.repartition,
+        partitions=partitions,
+        now_ms=house.now_ms,
+        lease=house.lease,
+    )

@@ -19,6 +19,7 @@ from heartbeat_stream.distribution import Distribution
 from heartbeat_stream.metrics.catalogue import METRICS, MetricSpec
 from heartbeat_stream.metrics.reading import (
     FROM_THE_START,
+    OF_JOB,
     ONCE_BUILT,
     Labelled,
     Reading,
@@ -45,7 +46,9 @@ class WorkerCollector(Collector):
         return []  # asked when this is registered, long before the job exists
 
     def collect(self) -> Iterable[Metric]:
-        readings = FROM_THE_START + (ONCE_BUILT if self._worker.built else ())
+        readings = FROM_THE_START
+        if self._worker.built:
+            readings += ONCE_BUILT + sum(map(_of_job, self._worker.jobs), ())
         for reading in readings:
             yield from self._read(reading)
 
@@ -56,6 +59,10 @@ class WorkerCollector(Collector):
             self._complaints.warning("cannot read the metrics of %s: %r", reading.__name__, exc)
             return
         yield from metrics
+
+
+def _of_job(name: str) -> tuple[Reading, ...]:
+    return OF_JOB.get(name, ())
 
 
 def family(spec: MetricSpec, samples: Samples) -> Metric:

@@ -19,7 +19,7 @@ from heartbeat_stream.distribution import Distribution
 if TYPE_CHECKING:
     from heartbeat_stream.app import Worker
 
-__all__ = ["FROM_THE_START", "ONCE_BUILT", "Labelled", "Reading", "Samples"]
+__all__ = ["FROM_THE_START", "OF_JOB", "ONCE_BUILT", "Labelled", "Reading", "Samples"]
 
 Labelled = Sequence[tuple[tuple[str, ...], float]]
 Samples = float | Distribution | Labelled | Mapping[str, str]
@@ -54,12 +54,15 @@ def process(worker: "Worker") -> Mapping[str, Samples]:
 
 def records(worker: "Worker") -> Mapping[str, Samples]:
     counts = worker.job.counts
+    return {
+        f"heartbeat_{name}_total": counts[name]
+        for name in ("records", "tombstones", "combined", "forwarded", "merged", "stale")
+    }
+
+
+def dead_letters(worker: "Worker") -> Mapping[str, Samples]:
     dead = worker.dead_letters.by_reason
     return {
-        **{
-            f"heartbeat_{name}_total": counts[name]
-            for name in ("records", "tombstones", "combined", "forwarded", "merged", "stale")
-        },
         # All of them from the start: of a counter that appears, Prometheus cannot tell the
         # increase.
         "heartbeat_dead_letters_total": [((str(reason),), dead[reason]) for reason in Reason],
@@ -96,7 +99,7 @@ def database(worker: "Worker") -> Mapping[str, Samples]:
     drain = worker.job.drain
     return {
         "heartbeat_rows_written_total": drain.rows_written,
-        "heartbeat_rows_turned_away_total": worker.sink.rows_turned_away,
+        "heartbeat_rows_turned_away_total": worker.job.sink.rows_turned_away,
         "heartbeat_rows_refused_total": drain.rows_refused,
         "heartbeat_write_retries_total": [((kind,), n) for kind, n in drain.retries.items()],
         "heartbeat_database_available": drain.is_open,
@@ -116,7 +119,7 @@ def checkpoints(worker: "Worker") -> Mapping[str, Samples]:
         "heartbeat_checkpoint_duration_seconds": checkpointer.durations,
         "heartbeat_checkpoint_records_total": checkpointer.records,
         "heartbeat_checkpoint_bytes_total": sum(
-            written[table.changelog] for table in worker.job.tables
+            written[table.changelog] for job in worker.jobs.values() for table in job.tables
         ),
         "heartbeat_batches_held": checkpointer.held,
         "heartbeat_outbox_batches": outbox.in_flight,
@@ -125,10 +128,10 @@ def checkpoints(worker: "Worker") -> Mapping[str, Samples]:
 
 
 def partitions(worker: "Worker") -> Mapping[str, Samples]:
-    engine, job = worker.engine, worker.job
+    engine = worker.engine
     return {
-        "heartbeat_partitions_owned": len(engine.owned[job.name]),
-        "heartbeat_partitions": job.tables[0].partitions or 0,
+        "heartbeat_partitions_owned": worker.partitions_owned,
+        "heartbeat_partitions": sum(job.tables[0].partitions or 0 for job in worker.jobs.values()),
         "heartbeat_rebalances_total": engine.rebalances,
         "heartbeat_rebalance_duration_seconds": engine.rebalance_seconds,
         "heartbeat_recovered_records_total": engine.recovered_records,
@@ -137,7 +140,7 @@ def partitions(worker: "Worker") -> Mapping[str, Samples]:
 
 def state(worker: "Worker") -> Mapping[str, Samples]:
     sizes = []
-    for table in worker.job.tables:
+    for table in (table for job in worker.jobs.values() for table in job.tables):
         stores = table.store.partitions.values()
         sizes.append(((table.name,), sum(store.size_bytes() for store in stores)))
     return {"heartbeat_state_bytes": sizes}
@@ -146,11 +149,11 @@ def state(worker: "Worker") -> Mapping[str, Samples]:
 FROM_THE_START: tuple[Reading, ...] = (process,)
 #: Those that need what a worker makes once it knows its topics.
 ONCE_BUILT: tuple[Reading, ...] = (
-    records,
+    dead_letters,
     lag,
-    rooms,
-    database,
     checkpoints,
     partitions,
     state,
 )
+#: Those of one job alone, by its name.
+OF_JOB: Mapping[str, tuple[Reading, ...]] = {"heartbeats": (records, rooms, database)}

@@ -10,9 +10,10 @@ import socket
 import zlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import faust
+from faust.auth import OAuthCredentials
 from faust.types import TP, Message
 from yarl import URL
 
@@ -26,13 +27,19 @@ from heartbeat_stream.streaming.store import StoreOptions
 from heartbeat_stream.streaming.tables import StateTable, Version
 from heartbeat_stream.streaming.transport import BatchScheduler, BatchTransport, LedgerConsumer
 
-__all__ = ["EngineApp", "make_app"]
+__all__ = ["EngineApp", "TableMaker", "make_app"]
 
 #: Events, which are batches here, that may wait for an agent. Beyond it fetching pauses.
 _BUFFERED_BATCHES = 16
 
 #: Joining the group and recovering partitions takes less than this.
 _TAKEOVER_S = 60.0
+
+
+class TableMaker(Protocol):
+    """Declares a table. Before the app starts."""
+
+    def __call__(self, name: str, version: Version, partitions: int) -> StateTable: ...
 
 
 class EngineApp(faust.App):
@@ -43,15 +50,14 @@ class EngineApp(faust.App):
     lease: Lease
     worker: Any  #: what the web views show
     web_socket: socket.socket
+    store_options: StoreOptions  #: shared by all tables
 
     @property
     def ledger(self) -> LedgerConsumer:
         """The consumer."""
         return cast(LedgerConsumer, self.consumer)
 
-    def state_table(
-        self, name: str, version: Version, partitions: int, options: StoreOptions
-    ) -> StateTable:
+    def state_table(self, name: str, version: Version, partitions: int) -> StateTable:
         """Declare a table. Before the app starts."""
         table = StateTable(
             self,
@@ -59,7 +65,7 @@ class EngineApp(faust.App):
             partitions=partitions,
             version=version,
             directory=self.conf.tabledir,
-            store_options=options,
+            store_options=self.store_options,
         )
         self.tables.add(table)
         return table
@@ -169,6 +175,7 @@ def make_app(settings: Settings, directory: Path, web_socket: socket.socket) -> 
         TableManager=EagerTableManager,
     )
     app.web_socket = web_socket
+    app.store_options = StoreOptions(settings.rocksdb_cache_mb)
     app.lease = Lease(session_s, _patience_s(settings))
     app.transport = BatchTransport(brokers, app)
 
@@ -188,6 +195,8 @@ def _credentials(settings: Settings) -> faust.auth.Credentials | None:
     context = auth.get("ssl_context")
     if "sasl_mechanism" not in auth:
         return faust.SSLCredentials(context)
+    if "sasl_oauth_token_provider" in auth:
+        return OAuthCredentials(oauth_cb=auth["sasl_oauth_token_provider"], ssl_context=context)
     return faust.SASLCredentials(
         mechanism=auth["sasl_mechanism"],
         username=auth["sasl_plain_username"],

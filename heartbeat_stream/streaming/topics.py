@@ -1,4 +1,4 @@
-"""Every topic of the job: its name, its partitions and its configuration. Data alone, no I/O.
+"""Every topic of a job: its name, its partitions and its configuration. Data alone, no I/O.
 
 Source --(ingest)--> repartition --(state)--> changelogs. With a keyed source the repartition topic
 is left out. A changelog has exactly as many partitions as the topic whose records its table keeps
@@ -7,7 +7,7 @@ the state of: partition n of the one is the state of partition n of the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heartbeat_stream.settings import Settings
@@ -15,18 +15,21 @@ from heartbeat_stream.settings import Settings
 __all__ = [
     "FOREVER",
     "TABLES",
+    "JobTopics",
+    "NamedTopic",
     "TopicSpec",
     "TopicState",
     "all_topics",
     "changelog_topic_name",
     "dead_letter_topic",
+    "heartbeat_topics",
     "internal_topics",
     "repartition_topic_name",
     "source_topic",
     "state_topic_name",
 ]
 
-# The tables; each has a changelog.
+# The tables of the heartbeats; each has a changelog.
 TABLES = ("latest", "last_written_at")
 
 FOREVER = -1
@@ -68,9 +71,137 @@ class TopicState:
         return int(text) if text is not None else None
 
 
+@dataclass(frozen=True)
+class NamedTopic:
+    """A topic whose name is a setting, and that setting's variable."""
+
+    name: str
+    variable: str
+
+
+@dataclass(frozen=True)
+class JobTopics:
+    """What one job reads, keeps and writes, by these settings.
+
+    `keyed`: the source is placed by the job's own key already. `keyed_variable` is the setting that
+    says so, empty where a job has none.
+    """
+
+    settings: Settings
+    job: str
+    source: NamedTopic
+    tables: tuple[str, ...]
+    outputs: tuple[NamedTopic, ...] = ()
+    keyed: bool = False
+    keyed_variable: str = ""
+
+    @property
+    def repartition(self) -> str:
+        """Where the records of an unkeyed source go by their key."""
+        return f"{self.settings.app_id}-{self.job}-repartition"
+
+    @property
+    def state(self) -> str:
+        """The topic whose partitions the tables are partitioned like."""
+        return self.source.name if self.keyed else self.repartition
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The topics that the job reads, changelogs left out."""
+        return frozenset({self.source.name, self.state})
+
+    @property
+    def changelogs(self) -> tuple[str, ...]:
+        return tuple(changelog_topic_name(self.settings, table) for table in self.tables)
+
+    def named(self) -> dict[str, str]:
+        """The topics that `init` alone creates, by name, each with its variable."""
+        return {topic.name: topic.variable for topic in (self.source, *self.outputs)}
+
+    def source_spec(self) -> TopicSpec:
+        """The source, where it is ours to create. Its configuration is its owner's to choose."""
+        settings = self.settings
+        return TopicSpec(self.source.name, settings.partitions, settings.replication_factor)
+
+    def internal(
+        self,
+        source_partitions: int,
+        *,
+        source_retention_ms: int | None = None,
+        repartition_partitions: int | None = None,
+    ) -> list[TopicSpec]:
+        """The topics that belong to this app id alone.
+
+        Of the source: its real partition count, and how long it keeps records (None where unknown).
+        Of the repartition topic: its real partition count where it exists already.
+        """
+        specs = []
+        state_partitions = source_partitions
+        if not self.keyed:
+            state_partitions = repartition_partitions or self.settings.partitions
+            specs.append(self._repartition_spec(state_partitions, source_retention_ms))
+        specs += [
+            _changelog_topic(self.settings, changelog, state_partitions)
+            for changelog in self.changelogs
+        ]
+        return specs
+
+    def internal_beside(self, existing: Mapping[str, TopicState]) -> list[TopicSpec]:
+        """The same beside those topics that the cluster has already."""
+        source, repartition = existing.get(self.source.name), existing.get(self.repartition)
+        return self.internal(
+            source.partitions if source else self.settings.partitions,
+            source_retention_ms=source.retention_ms if source else None,
+            repartition_partitions=repartition.partitions if repartition else None,
+        )
+
+    def all(self, existing: Mapping[str, TopicState]) -> list[TopicSpec]:
+        """Every topic of this job but the dead letters, which all jobs share."""
+        settings = self.settings
+        outputs = [
+            TopicSpec(
+                topic.name, settings.partitions, settings.replication_factor, _durable(settings)
+            )
+            for topic in self.outputs
+        ]
+        return [self.source_spec(), *outputs, *self.internal_beside(existing)]
+
+    def _repartition_spec(self, partitions: int, source_retention_ms: int | None) -> TopicSpec:
+        settings = self.settings
+        return TopicSpec(
+            self.repartition,
+            partitions,
+            settings.replication_factor,
+            {
+                "cleanup.policy": "delete",
+                "retention.ms": str(
+                    _longer(settings.repartition_retention_ms, source_retention_ms or 0)
+                ),
+                # A cluster's limit by size would cut the time short.
+                "retention.bytes": str(FOREVER),
+                # Time is counted from the forwarding on. By a record's own time, a backlog as old
+                # as the retention would be deleted as soon as it has been forwarded.
+                "message.timestamp.type": "LogAppendTime",
+                **_durable(settings),
+            },
+        )
+
+
+def heartbeat_topics(settings: Settings) -> JobTopics:
+    """Those of the heartbeats."""
+    return JobTopics(
+        settings,
+        "heartbeats",
+        NamedTopic(settings.topic, "HEARTBEAT_TOPIC"),
+        TABLES,
+        keyed=settings.source_keyed,
+        keyed_variable="HEARTBEAT_SOURCE_KEYED",
+    )
+
+
 def repartition_topic_name(settings: Settings) -> str:
     """Where heartbeats of an unkeyed source go by their room."""
-    return f"{settings.app_id}-heartbeats-repartition"
+    return heartbeat_topics(settings).repartition
 
 
 def changelog_topic_name(settings: Settings, table: str) -> str:
@@ -79,17 +210,17 @@ def changelog_topic_name(settings: Settings, table: str) -> str:
 
 
 def state_topic_name(settings: Settings) -> str:
-    """The topic whose partitions the tables are partitioned like."""
-    return settings.topic if settings.source_keyed else repartition_topic_name(settings)
+    """The topic whose partitions the heartbeats' tables are partitioned like."""
+    return heartbeat_topics(settings).state
 
 
 def source_topic(settings: Settings) -> TopicSpec:
-    """The source, where it is ours to create. Its configuration is its owner's to choose."""
-    return TopicSpec(settings.topic, settings.partitions, settings.replication_factor)
+    """The heartbeats' source, where it is ours to create."""
+    return heartbeat_topics(settings).source_spec()
 
 
 def dead_letter_topic(settings: Settings) -> TopicSpec:
-    """Where bad input goes."""
+    """Where bad input goes, of all jobs."""
     return TopicSpec(
         settings.dead_letter_topic,
         settings.partitions,
@@ -110,61 +241,32 @@ def internal_topics(
     source_retention_ms: int | None = None,
     repartition_partitions: int | None = None,
 ) -> list[TopicSpec]:
-    """The topics that belong to this app id alone.
-
-    Of the source: its real partition count, and how long it keeps records (None where unknown).
-    Of the repartition topic: its real partition count where it exists already.
-    """
-    specs = []
-    state_partitions = source_partitions
-    if not settings.source_keyed:
-        state_partitions = repartition_partitions or settings.partitions
-        specs.append(_repartition_topic(settings, state_partitions, source_retention_ms))
-    specs += [_changelog_topic(settings, table, state_partitions) for table in TABLES]
-    return specs
-
-
-def all_topics(settings: Settings, existing: Mapping[str, TopicState]) -> list[TopicSpec]:
-    """Every topic of the job as it should be, beside those that the cluster has already."""
-    source = existing.get(settings.topic)
-    repartition = existing.get(repartition_topic_name(settings))
-    return [
-        source_topic(settings),
-        dead_letter_topic(settings),
-        *internal_topics(
-            settings,
-            source.partitions if source else settings.partitions,
-            source_retention_ms=source.retention_ms if source else None,
-            repartition_partitions=repartition.partitions if repartition else None,
-        ),
-    ]
-
-
-def _repartition_topic(
-    settings: Settings, partitions: int, source_retention_ms: int | None
-) -> TopicSpec:
-    return TopicSpec(
-        repartition_topic_name(settings),
-        partitions,
-        settings.replication_factor,
-        {
-            "cleanup.policy": "delete",
-            "retention.ms": str(
-                _longer(settings.repartition_retention_ms, source_retention_ms or 0)
-            ),
-            # A cluster's limit by size would cut the time short.
-            "retention.bytes": str(FOREVER),
-            # Time is counted from the forwarding on. By a record's own time, a backlog as old as
-            # the retention would be deleted as soon as it has been forwarded.
-            "message.timestamp.type": "LogAppendTime",
-            **_durable(settings),
-        },
+    """The heartbeats' topics that belong to this app id alone: see :meth:`JobTopics.internal`."""
+    return heartbeat_topics(settings).internal(
+        source_partitions,
+        source_retention_ms=source_retention_ms,
+        repartition_partitions=repartition_partitions,
     )
 
 
-def _changelog_topic(settings: Settings, table: str, partitions: int) -> TopicSpec:
+def all_topics(
+    settings: Settings,
+    existing: Mapping[str, TopicState],
+    jobs: Sequence[JobTopics] | None = None,
+) -> list[TopicSpec]:
+    """Every topic as it should be, beside those that the cluster has already.
+
+    Of these jobs; of the heartbeats alone where none are given.
+    """
+    first, *others = jobs if jobs is not None else (heartbeat_topics(settings),)
+    source, *rest = first.all(existing)
+    specs = [source, dead_letter_topic(settings), *rest]
+    return specs + [spec for job in others for spec in job.all(existing)]
+
+
+def _changelog_topic(settings: Settings, name: str, partitions: int) -> TopicSpec:
     return TopicSpec(
-        changelog_topic_name(settings, table),
+        name,
         partitions,
         settings.replication_factor,
         {

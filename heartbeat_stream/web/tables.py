@@ -54,11 +54,11 @@ class TableKey(WorkerView):
         if table is None:
             return self.json({"error": f"there is no table {name}"}, status=404)
         raw = key_bytes(key)
-        job = self.worker.job
+        job = self.worker.job_of(name)
         partition = partition_for(raw, table.partitions or 1)
-        if job.owns(partition):
+        if job is not None and job.owns(partition):
             try:
-                value = self.worker.look_up(name, raw)
+                value = job.look_up(name, raw)
             except StoreError as exc:
                 return self.json({"error": str(exc)}, status=503)
             if value is None:

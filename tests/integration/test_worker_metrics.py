@@ -67,7 +67,7 @@ async def test_a_figure_that_cannot_be_read_hides_no_other(
     await world.prepare()
     async with own_worker(world) as worker:
         whole = set(await exposed(worker))
-        monkeypatch.delattr(worker.sink, "rows_turned_away")
+        monkeypatch.delattr(worker.job.sink, "rows_turned_away")
         rest = set(await exposed(worker))
         assert {name for name in whole - rest if name in METRICS} == {
             "heartbeat_rows_written_total",
