@@ -13,7 +13,7 @@ from typing import Protocol, cast
 
 from heartbeat_stream.settings import Settings
 
-MODULES = ("worker", "demo", "stack", "init", "check", "simulate", "bench")
+MODULES = ("worker", "demo", "stack", "init", "check", "simulate", "replay", "state", "bench")
 
 
 class CommandError(Exception):

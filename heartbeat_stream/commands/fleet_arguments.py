@@ -11,11 +11,11 @@ from heartbeat_stream.commands import CommandError
 def add_fleet_arguments(parser: argparse.ArgumentParser, *, seconds: int, rate: int) -> None:
     """`seconds` and `rate` are the defaults."""
     for flag, read, default, meaning in (
-        ("--seconds", _number(0.1, 864_000), seconds, "how long the fleet sends"),
-        ("--hotels", _whole(1, 30_000), 20, "hotels"),
-        ("--rooms", _whole(1, 100_000), 100, "rooms of a hotel"),
-        ("--rate", _number(0.1, 1_000_000), rate, "heartbeats a second, of the whole fleet"),
-        ("--seed", _whole(0, 2**63 - 1), 1, "the same seed makes the same fleet"),
+        ("--seconds", number(0.1, 864_000), seconds, "how long the fleet sends"),
+        ("--hotels", whole(1, 30_000), 20, "hotels"),
+        ("--rooms", whole(1, 100_000), 100, "rooms of a hotel"),
+        ("--rate", number(0.1, 1_000_000), rate, "heartbeats a second, of the whole fleet"),
+        ("--seed", whole(0, 2**63 - 1), 1, "the same seed makes the same fleet"),
     ):
         parser.add_argument(
             flag, type=read, default=default, metavar="N", help=f"{meaning}; default: {default}"
@@ -34,7 +34,7 @@ def check_fleet_size(args: argparse.Namespace) -> None:
         )
 
 
-def _whole(low: int, high: int) -> Callable[[str], int]:
+def whole(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not text.isascii() or not text.isdecimal() or not low <= int(text) <= high:
             raise argparse.ArgumentTypeError(
@@ -45,7 +45,7 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
-def _number(low: float, high: float) -> Callable[[str], float]:
+def number(low: float, high: float) -> Callable[[str], float]:
     def read(text: str) -> float:
         try:
             value = float(text)

@@ -20,10 +20,12 @@ __all__ = [
     "ChangedDelta",
     "SettledDelta",
     "TombstoneDelta",
+    "encode",
     "find_rooms",
     "latest_version",
     "read_stored",
     "read_written",
+    "tombstone",
     "written_version",
 ]
 
@@ -49,6 +51,11 @@ def written_version(value: bytes) -> int:
     """Of two writes the one of the greater ``ts_ms`` counts, and of those the later."""
     written = read_written(value)
     return (written.ts_ms << 48) + written.at
+
+
+def tombstone(key: bytes, version: int) -> OutRecord:
+    """The record that takes a key out of a table, unless it is newer than this by then."""
+    return OutRecord(key, None, [(VERSION_HEADER, b"%d" % version)])
 
 
 class RoomDelta(ABC):
@@ -122,10 +129,7 @@ class TombstoneDelta:
         return len(self._versions)
 
     def encode(self, start: int, stop: int) -> list[OutRecord]:
-        return [
-            OutRecord(key, None, [(VERSION_HEADER, b"%d" % version)])
-            for key, version in self._versions[start:stop]
-        ]
+        return [tombstone(key, version) for key, version in self._versions[start:stop]]
 
     def undo(self) -> None:
         """Nothing to do: the next sweep finds the same rooms again."""

@@ -106,3 +106,8 @@ ORDER BY 1, (r->>1) COLLATE "C"
 ON CONFLICT (hotel_id, room_id) DO UPDATE
 SET device_id = excluded.device_id, ts_ms = excluded.ts_ms, status = excluded.status
 WHERE current.ts_ms IS NULL OR excluded.ts_ms > current.ts_ms"""
+
+
+def delete_sql(table: Table) -> str:
+    """Give the statement that deletes the row of the hotel ``$1`` and the room ``$2``."""
+    return f"DELETE FROM {table.quoted} WHERE hotel_id = $1 AND room_id = $2"

@@ -8,9 +8,10 @@ from heartbeat_stream.core.latest import Record
 from heartbeat_stream.core.reasons import Rejected
 from heartbeat_stream.streaming.producer import Outbox, OutRecord
 
-__all__ = ["DeadLetters"]
+__all__ = ["CUT_MARK", "DeadLetters"]
 
-_CUT_MARK = "original-length"
+#: The header of a dead letter of which a part alone is left: the length that its value had.
+CUT_MARK = "original-length"
 
 
 class DeadLetters:
@@ -57,8 +58,8 @@ def cut(record: OutRecord) -> OutRecord:
     """Half of a dead letter that is too large for its topic, and how long it was."""
     key, value, headers = record.key, record.value, record.headers or []
     largest = max(len(key or b""), len(value or b""))
-    if not any(name == _CUT_MARK for name, _ in headers):
-        headers = [*headers, (_CUT_MARK, b"%d" % len(value or b""))]
+    if not any(name == CUT_MARK for name, _ in headers):
+        headers = [*headers, (CUT_MARK, b"%d" % len(value or b""))]
     half = largest // 2
     return OutRecord(
         key[:half] if key is not None and len(key) > half else key,

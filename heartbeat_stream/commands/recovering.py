@@ -1,0 +1,84 @@
+"""Recoveries on the command line: what would be done, a question, progress, what was done."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from heartbeat_stream.commands import CommandError
+from heartbeat_stream.commands.progress_line import ProgressLine
+from heartbeat_stream.settings import Settings
+
+if TYPE_CHECKING:
+    from heartbeat_stream.recovery.operation import Operation
+
+Result = TypeVar("Result")
+
+
+def add_recovery_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every command has that changes something."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say exactly what would happen, and change nothing"
+    )
+    parser.add_argument("--yes", action="store_true", help="do it without asking")
+
+
+def carry_out(operation: Operation, args: argparse.Namespace, settings: Settings) -> int:
+    """Say what it would do; ask; do it. Raises CommandError."""
+    with ProgressLine() as line:
+        plan = run_reported(operation.plan(line.show), settings)
+    for text in plan:
+        print(text, flush=True)
+    if args.dry_run:
+        print("nothing was changed: this was --dry-run")
+        return 0
+    if not args.yes:
+        _confirm()
+    with ProgressLine() as line:
+        done = run_reported(operation.run(line.show), settings)
+    for text in done:
+        print(text, flush=True)
+    return 0
+
+
+def run_reported(work: Coroutine[Any, Any, Result], settings: Settings) -> Result:
+    """Run it, and turn what may go wrong into a CommandError of one line."""
+    return asyncio.run(_reported(work, settings))
+
+
+def _confirm() -> None:
+    """Raises CommandError unless somebody at a terminal says yes."""
+    if not sys.stdin.isatty():
+        raise CommandError("nobody can be asked here: repeat it with --yes, or with --dry-run")
+    print("Go on? Type yes: ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise CommandError("nothing was changed")
+
+
+async def _reported(work: Coroutine[Any, Any, Result], settings: Settings) -> Result:
+    from aiokafka.errors import KafkaConnectionError, KafkaError
+
+    from heartbeat_stream.checks import database
+    from heartbeat_stream.recovery.errors import RecoveryError
+    from heartbeat_stream.sinks.postgres_errors import SinkUnavailable
+    from heartbeat_stream.streaming.diagnosis import why_unreachable
+    from heartbeat_stream.streaming.store import StoreError
+    from heartbeat_stream.streaming.topic_admin import TopicError
+
+    try:
+        return await work
+    except SinkUnavailable as error:
+        raise CommandError(f"{database.unreachable(settings)} ({error})") from error
+    except (RecoveryError, TopicError) as error:
+        raise CommandError(str(error)) from error
+    except StoreError as error:
+        raise CommandError(f"{error}: set TMPDIR to where there is room") from error
+    except (KafkaConnectionError, OSError, TimeoutError) as error:
+        why = await why_unreachable(settings)
+        raise CommandError(f"{why} ({type(error).__name__})") from error
+    except KafkaError as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise CommandError(f"the brokers refuse it: {why}") from error

@@ -1,0 +1,1 @@
+"""What operators do when something went wrong: replay, rebuild, forget, look up."""

@@ -1,0 +1,215 @@
+"""`replay source`: each drill of docs/replay.md on it, as it stands there."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from heartbeat_stream.core.heartbeat import Heartbeat, room_key
+from heartbeat_stream.core.latest import Candidate, encode_candidate
+from heartbeat_stream.core.partition import partition_for
+from tests.support.command import run_command
+from tests.support.oracle import Oracle, now_ms
+from tests.support.topic_reader import read_topic
+from tests.support.worker import Worker
+from tests.support.world import World
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+ROOMS = 200
+
+
+def rooms(prefix: str = "", count: int = ROOMS) -> list[Heartbeat]:
+    return [Heartbeat(7, f"{prefix}{number}", now_ms(), "device") for number in range(count)]
+
+
+async def written(world: World, worker: Worker, oracle: Oracle, new: list[Heartbeat]) -> None:
+    """Send them, and wait until they are in the database and all offsets are committed."""
+    await world.send(new, oracle=oracle)
+    await oracle.matches(world.table)
+    await world.no_lag()
+
+
+async def test_over_intact_state_it_changes_nothing(world: World) -> None:
+    await world.prepare()
+    oracle = Oracle()
+    worker = await world.start_worker().ready()
+    await written(world, worker, oracle, rooms("before "))
+    middle = await world.ends()
+    since = datetime.fromtimestamp(now_ms() / 1000, UTC).isoformat()
+    await written(world, worker, oracle, rooms("after "))
+    ends = await world.ends()
+
+    refused = await run_command(world, "replay", "source", "--from", "earliest", "--yes", code=1)
+    assert f"http://127.0.0.1:{worker.port} on " in refused.err
+    await worker.stopped()
+
+    plan = await run_command(world, "replay", "source", "--from", since, "--dry-run")
+    for partition, end in ends.items():
+        assert (
+            f"partition {partition}: the committed offset {end} becomes {middle[partition]}, "
+            f"{end - middle[partition]} records" in plan.out
+        )
+    assert "nothing of this changes a room or a row" in plan.out
+    asked = await run_command(world, "replay", "source", "--from", since, code=1)
+    assert "--yes" in asked.err
+    assert await world.committed() == ends
+
+    await run_command(world, "replay", "source", "--from", since, "--yes")
+    assert await world.committed() == middle
+    writes = len(await world.table.attempts())
+    worker = await world.start_worker().ready()
+    await worker.until_metric("heartbeat_stale_total", ROOMS)
+    await world.no_lag()
+    await oracle.matches(world.table)
+    assert len(await world.table.attempts()) == writes
+
+    await worker.stopped()
+    await run_command(world, "replay", "source", "--from", "3", "--yes")
+    assert await world.committed() == {partition: min(3, end) for partition, end in ends.items()}
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["unkeyed", "keyed"])
+async def test_with_reset_state_nothing_of_before_is_left_anywhere(
+    world: World, keyed: bool
+) -> None:
+    """A room whose clock was an hour ahead is unfrozen, whichever local files the workers have."""
+    await world.prepare(source_keyed=keyed, max_future_ms=10_000_000_000)
+    oracle = Oracle()
+    frozen = [Heartbeat(7, "frozen", now_ms() + 3_600_000, "wrong clock")]
+    first = await world.start_worker().ready()
+    await written(world, first, oracle, frozen)
+    start = (await world.ends())[partition_for(room_key(7, "frozen"), world.settings.partitions)]
+    await first.stopped()
+    elsewhere = world.directory / "elsewhere"
+    second = await world.start_worker(data_dir=elsewhere).ready()
+    before = rooms()
+    await written(world, second, oracle, before)
+    await second.stopped()
+    if not keyed:  # what somebody forwarded, and nobody has taken in yet
+        waiting = Candidate(Heartbeat(7, "frozen", now_ms() + 7_200_000), 0, 0)
+        async with world.producer() as producer:
+            await producer.send_and_wait(
+                world.repartition_topic,
+                encode_candidate(waiting),
+                b"7:frozen",
+                partition_for(b"7:frozen", world.settings.partitions),
+            )
+
+    # Everything behind the wrong record, of each partition.
+    arguments = ["replay", "source", "--from", str(start), "--reset-state"]
+    plan = await run_command(world, *arguments, "--dry-run")
+    assert f"the tables are emptied: {ROOMS + 1} rooms" in plan.out
+    assert ("1 records at most that wait there are passed over" in plan.out) is not keyed
+    done = await run_command(world, *arguments, "--yes")
+    assert f"{ROOMS + 1} rooms were removed" in done.out
+    for table in ("latest", "last_written_at"):
+        assert set((await world.newest_in(world.changelog(table))).values()) == {None}
+    await forget_the_row(world, frozen[0])
+    oracle.newest.pop((7, "frozen"))
+
+    writes = len(await world.table.attempts())
+    for directory in (world.settings.data_dir, elsewhere):
+        worker = await world.start_worker(data_dir=directory).ready()
+        await world.no_lag()
+        status, _ = await worker.get("/table/latest/7:frozen/")
+        assert status == 404
+        await worker.stopped()
+    worker = await world.start_worker().ready()
+    await written(world, worker, oracle, [Heartbeat(7, "frozen", now_ms(), "right clock")])
+    # The other rooms count as new once more: each was sent to the database again, and turned away.
+    assert len(await world.table.attempts()) <= writes + ROOMS + 1
+    await world.table.never_went_back()
+    await worker.stopped()
+
+
+async def forget_the_row(world: World, row: Heartbeat) -> None:
+    async with world.table.connect() as connection:
+        await connection.execute(
+            f"DELETE FROM {world.table.table.quoted} WHERE room_id = $1", row.room_id
+        )
+
+
+async def test_what_would_be_lost_is_said_before(world: World) -> None:
+    """A heartbeat that is not in the database, and lies before the point to start from."""
+    await world.prepare(cooldown_ms=600_000)
+    oracle = Oracle()
+    worker = await world.start_worker().ready()
+    await written(world, worker, oracle, rooms(count=50))
+    pending = [Heartbeat(7, "0", now_ms(), "cooling")]
+    await world.send(pending)
+    await world.no_lag()
+    await worker.stopped()
+    for start, lost in (("earliest", False), ("1h", False), ("999999999", True)):
+        plan = await run_command(
+            world, "replay", "source", "--from", start, "--reset-state", "--dry-run"
+        )
+        assert ("1 of them have a heartbeat" in plan.out) is lost, start
+    # What it tells to do first does help.
+    await run_command(world, "replay", "rows", "--yes")
+    oracle.accept(pending)
+    await oracle.matches(world.table)
+
+
+async def test_a_range_is_sent_again_while_workers_run(world: World) -> None:
+    await world.prepare()
+    oracle = Oracle()
+    worker = await world.start_worker().ready()
+    await written(world, worker, oracle, rooms("before "))
+    start = now_ms()
+    await written(world, worker, oracle, rooms("within "))
+    end = now_ms()
+    await written(world, worker, oracle, rooms("after "))
+    ends = await world.ends()
+    arguments = ["replay", "source", "--from", iso(start), "--to", iso(end)]
+    plan = await run_command(world, *arguments, "--dry-run")
+    assert f"{ROOMS} records at most" in plan.out
+    assert await world.ends() == ends
+    done = await run_command(world, *arguments, "--yes")
+    assert f"{ROOMS} records of {world.topic} were sent to it again" in done.out
+    await worker.until_metric("heartbeat_stale_total", ROOMS)
+    await world.no_lag()
+    await oracle.matches(world.table)
+    assert len(await world.table.attempts()) == 3 * ROOMS
+
+    originals = {}
+    copies = 0
+    for record in await read_topic(world.bootstrap_servers, world.topic):
+        traced = dict(record.headers).get("replayed-from")
+        if traced is None:
+            place = f"{world.topic}/{record.partition}/{record.offset}"
+            originals[place] = (record.partition, record.key, record.value)
+        else:
+            copies += 1
+            original = originals[traced.decode()]
+            assert original == (record.partition, record.key, record.value)
+            assert b"within " in record.value
+    assert copies == ROOMS
+
+    # With the tables emptied only this range is in them afterwards.
+    refused = await run_command(world, *arguments, "--reset-state", "--yes", code=1)
+    assert "are running" in refused.err
+    await worker.stopped()
+    await run_command(world, *arguments, "--reset-state", "--yes")
+    worker = await world.start_worker().ready()
+    await world.no_lag()
+    assert (await worker.get("/table/latest/7:within%200/"))[0] == 200
+    assert (await worker.get("/table/latest/7:before%200/"))[0] == 404
+    await worker.stopped()
+    await oracle.matches(world.table)
+
+
+def iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+
+
+async def test_errors_are_a_line(world: World) -> None:
+    await world.prepare()
+    missing = await run_command(
+        world, "replay", "source", "--from", "earliest", "--yes", code=1, topic="nowhere"
+    )
+    assert "there is no topic nowhere" in missing.err
+    wrong = await run_command(world, "replay", "source", "--from", "tomorrow", code=2)
+    assert re.search(r'"tomorrow" is wrong: want earliest, an offset', wrong.err)
