@@ -65,6 +65,27 @@ class Reason(StrEnum):
         "wrong-key",
         "With HEARTBEAT_SOURCE_KEYED=true: the record's key is not the hotel:room of its value.",
     )
+    MISSING_SCOPE_FIELD = (
+        "missing-scope-field",
+        "A field that the configuration names as the channel or as part of the scope is missing "
+        "or null.",
+    )
+    UNKNOWN_CHANNEL = "unknown-channel", "The configuration has no rules for the message's channel."
+    BAD_KEY_FIELD = (
+        "bad-key-field",
+        "A field of an id, a scope or a business key is neither text nor a number, "
+        "or is longer than 1024 characters.",
+    )
+    BAD_TIME = (
+        "bad-time",
+        "A field that is declared to be a time holds no number, or one that in the declared unit "
+        "lies outside the years 1970 to 9999.",
+    )
+    NUMBER_TOO_LARGE = (
+        "number-too-large",
+        "A number has an exponent beyond 1100 or -1100: written out, it would be too long.",
+    )
+    BAD_TEXT = "bad-text", "A string or a key holds half a surrogate pair, which is no text."
     ROW_REFUSED = "row-refused", "The database refuses the row, whatever is sent along with it."
 
 

@@ -12,7 +12,7 @@ class Layer(StrEnum):
 
 
 class Abstention(StrEnum):
-    """Why a layer abstains: it does not recognise the message, nor is the message recorded in it."""
+    """Why a layer abstains: it neither looks the message up, nor is the message recorded in it."""
 
     MISSING = "missing"
     """A field that the identity is made of is missing or null."""

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from heartbeat_stream.core.identity.layer import Layer
 
 
@@ -14,7 +16,7 @@ class First(NamedTuple):
     offset: int
 
 
-class Identity(NamedTuple):
+class Identity(msgspec.Struct, frozen=True, gc=False):
     """One name of a message. ``key`` is unique within the layer, over all channels and scopes.
 
     A key begins with a digest of the rules that made it: other rules make other keys, so that
@@ -29,9 +31,10 @@ class Identity(NamedTuple):
 class Seen(Protocol):
     """The identities that are held, those not yet durable included.
 
-    ``get`` is called once or never for each layer and message. It may answer with one whose time
-    to live is over: the engine looks at ``seen_at_ms`` itself. All keys that are asked for a
-    message belong to its ``scope_key``, and so to one partition.
+    ``get`` is called once for each layer that has something to say and that the earlier ones let
+    the message come to; twice for an id in doubt. It may answer with one whose time to live is
+    over: the engine looks at ``seen_at_ms`` itself. All keys that are asked for a message belong to
+    its ``scope_key``, and so to one partition.
     """
 
     def get(self, layer: Layer, key: bytes) -> First | None: ...

@@ -1,0 +1,41 @@
+"""The second layer: the fields that make a message one for the business.
+
+The exchange's time, where it is one of them, counts in microseconds. Where a field is missing, null
+or declared invalid, there is no key, and the layer abstains: a key with a hole in it would make
+one of many different messages.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from heartbeat_stream.core.identity.joining import join, part_of
+from heartbeat_stream.core.identity.layer import Abstention
+
+__all__ = ["business_key"]
+
+Getter = Callable[[object], object]
+"""From what was read of a message to one field; None where it is missing or null."""
+
+
+def business_key(
+    fields: Sequence[tuple[str, Getter]], invalid: Sequence[str]
+) -> Callable[[object], bytes | Abstention]:
+    """A function from a message's read fields to its key.
+
+    ``fields`` are a name and a way to the value each; ``invalid`` are parts that are none.
+    """
+    none_at_all = frozenset(invalid)
+    names: Mapping[str, Getter] = dict(fields)
+
+    def key_of(read: object) -> bytes | Abstention:
+        parts = []
+        for name, get in names.items():
+            value = get(read)
+            if value is None:
+                return Abstention.MISSING
+            part = part_of(value, name)
+            if part in none_at_all:
+                return Abstention.INVALID
+            parts.append(part)
+        return join(parts)
+
+    return key_of
