@@ -30,6 +30,7 @@ from heartbeat_stream.streaming.datadir import DataDirectory, DataDirectoryError
 from heartbeat_stream.streaming.dead_letters import DeadLetters
 from heartbeat_stream.streaming.engine import Engine
 from heartbeat_stream.streaming.faust_app import make_app
+from heartbeat_stream.streaming.lanes import Lanes
 from heartbeat_stream.streaming.producer import BatchProducer, Outbox, RecordRefused
 from heartbeat_stream.streaming.security import kafka_auth
 from heartbeat_stream.streaming.store import StoreDamaged, StoreError
@@ -72,6 +73,7 @@ class Worker:
             client_id=settings.app_id, request_timeout_ms=10_000, **connection
         )
         self.outbox = Outbox(self.producer)
+        self.lanes = Lanes(self.producer)
         self.reader = ChangelogReader(connection)
         self.loop_monitor = LoopMonitor()
         self._monitoring = asyncio.create_task(self.loop_monitor.run())
@@ -117,10 +119,12 @@ class Worker:
         self.checkpointer = Checkpointer(
             self.producer, self.outbox, app.consumer, self.clock.now_ms
         )
+        self.checkpointer.waits_for(self.lanes.settled)
         house = House(
             settings=settings,
             table=app.state_table,
             outbox=self.outbox,
+            lanes=self.lanes,
             dead_letters=self.dead_letters,
             checkpointer=self.checkpointer,
             lease=app.lease,
@@ -206,7 +210,8 @@ class Worker:
         def amiss() -> bool:
             """Whether the group has changed, writing has failed, or a partition is not fetched."""
             nonlocal seen
-            before, seen = seen, (self.engine.rebalances, self.outbox.retries)
+            retries = self.outbox.retries + self.lanes.retries
+            before, seen = seen, (self.engine.rebalances, retries)
             fetched = self.app.ledger.fetched(self._topics_read).values()
             return (
                 seen != before
@@ -282,6 +287,7 @@ class Worker:
             async with asyncio.timeout(_FAUST_STOP_S):
                 await self.app.stop()
                 await self.outbox.stop()
+                await self.lanes.stop()
                 await asyncio.gather(*(job.stop() for job in self.jobs.values()))
                 await self.producer.stop()
         except TimeoutError:

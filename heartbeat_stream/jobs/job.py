@@ -17,6 +17,7 @@ from heartbeat_stream.streaming.checkpoint import Checkpointer
 from heartbeat_stream.streaming.dead_letters import DeadLetters
 from heartbeat_stream.streaming.engine import StatefulJob
 from heartbeat_stream.streaming.faust_app import TableMaker
+from heartbeat_stream.streaming.lanes import Lanes
 from heartbeat_stream.streaming.lease import Lease
 from heartbeat_stream.streaming.producer import Outbox
 from heartbeat_stream.streaming.topics import JobTopics
@@ -76,6 +77,7 @@ class House:
     settings: Settings
     table: TableMaker
     outbox: Outbox
+    lanes: Lanes
     dead_letters: DeadLetters
     checkpointer: Checkpointer
     lease: Lease

@@ -110,7 +110,7 @@ def database(worker: "Worker") -> Mapping[str, Samples]:
 
 
 def checkpoints(worker: "Worker") -> Mapping[str, Samples]:
-    checkpointer, outbox = worker.checkpointer, worker.outbox
+    checkpointer, outbox, lanes = worker.checkpointer, worker.outbox, worker.lanes
     written = worker.producer.bytes_by_topic
     return {
         "heartbeat_checkpoints_total": checkpointer.completed,
@@ -123,7 +123,7 @@ def checkpoints(worker: "Worker") -> Mapping[str, Samples]:
         ),
         "heartbeat_batches_held": checkpointer.held,
         "heartbeat_outbox_batches": outbox.in_flight,
-        "heartbeat_outbox_retries_total": outbox.retries,
+        "heartbeat_outbox_retries_total": outbox.retries + lanes.retries,
     }
 
 

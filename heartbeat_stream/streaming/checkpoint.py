@@ -12,7 +12,7 @@ A crash between any two of these repeats work and loses none.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -70,7 +70,7 @@ class Checkpointer:
         now_ms: Callable[[], int],
     ) -> None:
         self._producer = producer
-        self._outbox = outbox
+        self._settle: list[Callable[[], Awaitable[None]]] = [outbox.settled]
         self._consumer = consumer
         self._now_ms = now_ms
         self._held: dict[TP, list[Message]] = {}
@@ -85,6 +85,11 @@ class Checkpointer:
         self.records = 0
         self.completed = 0
         self.failed = 0
+
+    def waits_for(self, settled: Callable[[], Awaitable[None]]) -> None:
+        """Also await this before anything becomes durable: it returns when all that was put out
+        before its call has landed, and raises what keeps it from landing for good."""
+        self._settle.append(settled)
 
     def hold(self, message: Message) -> None:
         """An event has been worked on: acknowledge it with the next checkpoint."""
@@ -113,7 +118,8 @@ class Checkpointer:
             held, self._held = self._held, {}
             deltas = collect()
             try:
-                await self._outbox.settled()
+                for settled in self._settle:
+                    await settled()
                 await self._write(deltas)
             except BaseException:
                 self.failed += 1

@@ -37,9 +37,11 @@ _TAKEOVER_S = 60.0
 
 
 class TableMaker(Protocol):
-    """Declares a table. Before the app starts."""
+    """Declares a table. Before the app starts. ``expires``: see :class:`StateTable`."""
 
-    def __call__(self, name: str, version: Version, partitions: int) -> StateTable: ...
+    def __call__(
+        self, name: str, version: Version, partitions: int, expires: Version | None = None
+    ) -> StateTable: ...
 
 
 class EngineApp(faust.App):
@@ -57,7 +59,9 @@ class EngineApp(faust.App):
         """The consumer."""
         return cast(LedgerConsumer, self.consumer)
 
-    def state_table(self, name: str, version: Version, partitions: int) -> StateTable:
+    def state_table(
+        self, name: str, version: Version, partitions: int, expires: Version | None = None
+    ) -> StateTable:
         """Declare a table. Before the app starts."""
         table = StateTable(
             self,
@@ -66,6 +70,7 @@ class EngineApp(faust.App):
             version=version,
             directory=self.conf.tabledir,
             store_options=self.store_options,
+            expires=expires,
         )
         self.tables.add(table)
         return table

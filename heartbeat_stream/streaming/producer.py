@@ -5,7 +5,7 @@ import logging
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from aiokafka import AIOKafkaProducer
@@ -13,7 +13,15 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooL
 
 from heartbeat_stream.complaints import Complaints
 
-__all__ = ["BatchProducer", "OutRecord", "Outbox", "RecordRefused", "Span"]
+__all__ = [
+    "BatchProducer",
+    "OutRecord",
+    "Outbox",
+    "RecordRefused",
+    "Span",
+    "StampedRecord",
+    "describe_error",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +41,12 @@ class OutRecord(msgspec.Struct, gc=False):
     key: bytes | None
     value: bytes | None
     headers: Headers | None = None
+
+
+class StampedRecord(OutRecord, gc=False):
+    """A record that keeps a timestamp of its own, in ms. A batch is all of this kind, or none."""
+
+    timestamp: int = 0
 
 
 class Span(NamedTuple):
@@ -113,20 +127,8 @@ class BatchProducer:
         start = 0
         while start < len(records):
             batch = self._producer.create_batch()
-            append = batch.append
-            end = start
-            for record in records[start:]:
-                if (
-                    append(
-                        timestamp=timestamp_ms,
-                        key=record.key,
-                        value=record.value,
-                        headers=record.headers,
-                    )
-                    is None
-                ):
-                    break
-                end += 1
+            fill = _fill_stamped if isinstance(records[0], StampedRecord) else _fill
+            end = fill(batch.append, records, start, timestamp_ms)
             self.bytes_by_topic[topic] += batch.size()
             future = await self._producer.send_batch(batch, topic, partition=partition)
             sent.append((records[start:end], future))
@@ -158,6 +160,46 @@ class BatchProducer:
             else:
                 spans.append(Span(metadata.offset, len(records), timestamp_ms or 0))
         return sorted(spans)
+
+
+def _fill(
+    append: Callable[..., Any], records: Sequence[OutRecord], start: int, timestamp_ms: int | None
+) -> int:
+    """Append records until a batch is full; the first one that found no place in it."""
+    end = start
+    for record in records[start:]:
+        if (
+            append(
+                timestamp=timestamp_ms,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
+            )
+            is None
+        ):
+            break
+        end += 1
+    return end
+
+
+def _fill_stamped(
+    append: Callable[..., Any], records: Sequence[OutRecord], start: int, timestamp_ms: int | None
+) -> int:
+    """The same with each record's own timestamp."""
+    end = start
+    for record in cast("Sequence[StampedRecord]", records[start:]):
+        if (
+            append(
+                timestamp=record.timestamp,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
+            )
+            is None
+        ):
+            break
+        end += 1
+    return end
 
 
 class Outbox:
@@ -225,7 +267,7 @@ class Outbox:
     def _complain(self, topic: str, exc: KafkaError) -> None:
         self.retries += 1
         self._complaints.warning(
-            "cannot write to topic %s (%s): trying again", topic, _describe(exc)
+            "cannot write to topic %s (%s): trying again", topic, describe_error(exc)
         )
 
     async def settled(self) -> None:
@@ -249,5 +291,6 @@ class Outbox:
             await asyncio.wait(list(self._tasks))
 
 
-def _describe(exc: KafkaError) -> str:
+def describe_error(exc: KafkaError) -> str:
+    """An error of a broker in a few words."""
     return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__

@@ -8,7 +8,8 @@ to which changelog offset it is complete.
 import contextlib
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, cast
@@ -27,12 +28,14 @@ from rocksdict import (
 
 __all__ = [
     "Change",
+    "Due",
     "News",
     "PartitionStore",
     "Position",
     "StoreDamaged",
     "StoreError",
     "StoreOptions",
+    "place",
 ]
 
 logger = logging.getLogger(__name__)
@@ -43,6 +46,11 @@ Change = tuple[bytes, bytes | None]
 #: Not legal keys of a table: no key starts with NUL.
 _IDENTITY_KEY: Final = b"\0identity"
 _POSITION_KEY: Final = b"\0position"
+#: Before the keys of the expiry index: the time, the entry's key. It is made from the entries, here
+#: alone, and no changelog knows of it.
+_INDEX: Final = b"\0expires"
+_TIME: Final = struct.Struct(">Q")
+_INDEX_HEAD: Final = len(_INDEX) + _TIME.size
 _NO_SPACE: Final = "No space left on device"
 #: Keys read at a time: a few milliseconds.
 _SLICE: Final = 2000
@@ -93,6 +101,13 @@ class News(msgspec.Struct):
     """The changelog was made anew, or has lost records: write again all that the copy holds."""
 
 
+class Due(msgspec.Struct):
+    """A slice of the entries whose time is over, and the place in the index to go on at."""
+
+    entries: list[tuple[bytes, bytes]]
+    at: bytes
+
+
 class StoreOptions:
     """RocksDB settings that all stores of a worker share, its block cache above all."""
 
@@ -126,6 +141,11 @@ class StoreOptions:
         return options
 
 
+def place(time_ms: int) -> bytes:
+    """Where the entries of this time, and of later ones, begin in an expiry index."""
+    return _INDEX + _TIME.pack(max(0, time_ms))
+
+
 class PartitionStore:
     """A key-value store of one partition, with raw keys and values.
 
@@ -133,9 +153,19 @@ class PartitionStore:
     RocksDB holds the interpreter: callers hand over slices.
     """
 
-    def __init__(self, path: Path, options: StoreOptions, identity: str) -> None:
-        """``identity`` says whose state this is. What is found of somebody else is discarded."""
+    def __init__(
+        self,
+        path: Path,
+        options: StoreOptions,
+        identity: str,
+        expires: Callable[[bytes], int] | None = None,
+    ) -> None:
+        """``identity`` says whose state this is. What is found of somebody else is discarded.
+
+        ``expires`` tells of a value until when it counts, in ms: an index by that time is kept.
+        """
         self.path = path
+        self._expires = expires
         self._options = options
         self._identity = f"{_FORMAT} {identity}".encode()
         self._mark = path.with_name(path.name + ".damaged")
@@ -246,6 +276,9 @@ class PartitionStore:
 
         Raises :class:`StoreError`: nothing was applied then.
         """
+        self._apply(changes if self._expires is None else self._indexed(changes), position)
+
+    def _apply(self, changes: Iterable[Change], position: Position | None) -> None:
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
         for key, value in changes:
@@ -270,6 +303,42 @@ class PartitionStore:
             raise self._error("write", exc) from exc
         if position is not None:
             self.position = position
+
+    def _indexed(self, changes: Iterable[Change]) -> Iterator[Change]:
+        """The changes with those of the index."""
+        for key, value in changes:
+            if value is not None:
+                yield self._place(key, value), b""
+            elif (gone := self.get(key)) is not None:
+                yield self._place(key, gone), None
+            yield key, value
+
+    def _place(self, key: bytes, value: bytes) -> bytes:
+        return place(cast("Callable[[bytes], int]", self._expires)(value)) + key
+
+    def due(self, before_ms: int, limit: int, at: bytes | None = None) -> Due:
+        """The entries of at most ``limit`` places of the expiry index, from ``at`` on, whose time
+        is over before this one. Places that mean nothing any more, since their entries have got
+        another time, are removed. Raises as :meth:`get_many` does, and as :meth:`write` does.
+        """
+        end = place(before_ms)
+        try:
+            found = islice(self._db.items(from_key=at or _INDEX), limit + 1)
+            places = [cast(bytes, one) for one, _ in found]
+        except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
+            raise self._error("read", exc) from exc
+        over = [one for one in places if one < end][:limit]
+        keys = [one[_INDEX_HEAD:] for one in over]
+        entries: list[tuple[bytes, bytes]] = []
+        void: list[Change] = []
+        for one, key, value in zip(over, keys, self.get_many(keys), strict=True):
+            if value is None or self._place(key, value) != one:
+                void.append((one, None))
+            else:
+                entries.append((key, value))
+        if void:
+            self._apply(void, None)
+        return Due(entries, places[limit] if len(over) == limit < len(places) else end)
 
     def scan(self, after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """All keys in order, or those behind ``after``, with their values.

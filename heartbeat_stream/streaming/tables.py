@@ -27,9 +27,17 @@ Version = Callable[[bytes], int]
 class TableStore(SerializedStore[bytes, bytes]):
     """The partitions of a table that this worker holds."""
 
-    def __init__(self, *args: Any, directory: Path, options: StoreOptions, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        directory: Path,
+        options: StoreOptions,
+        expires: Version | None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._directory = directory
+        self._expires = expires
         self._store_options = options
         self.partitions: dict[int, PartitionStore] = {}
 
@@ -40,7 +48,7 @@ class TableStore(SerializedStore[bytes, bytes]):
             path = self._directory / f"{self.table_name}-{partition}"
             # With another number of partitions, other rooms belong in here.
             identity = f"{self.app.conf.id} {self.table_name} {partition}/{self.table.partitions}"
-            store = PartitionStore(path, self._store_options, identity)
+            store = PartitionStore(path, self._store_options, identity, self._expires)
             self.partitions[partition] = store
         return store
 
@@ -107,6 +115,7 @@ class StateTable(Table[bytes, bytes]):
 
     ``version`` orders the values of a key: the greatest is the one to keep, whatever the order in
     the changelog. That is what makes the late writes of a worker that lost its partition harmless.
+    ``expires`` tells until when a value counts, of a table that forgets.
     """
 
     def __init__(
@@ -115,10 +124,12 @@ class StateTable(Table[bytes, bytes]):
         version: Version,
         directory: Path,
         store_options: StoreOptions,
+        expires: Version | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, key_type=bytes, value_type=bytes, **kwargs)
         self.version = version
+        self._expires = expires
         self._directory = directory
         self._store_options = store_options
 
@@ -134,6 +145,7 @@ class StateTable(Table[bytes, bytes]):
             value_serializer=self.value_serializer,
             directory=self._directory,
             options=self._store_options,
+            expires=self._expires,
         )
 
     @property

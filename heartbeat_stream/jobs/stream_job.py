@@ -1,0 +1,250 @@
+"""A job that decides about each record by what it remembers of earlier ones with the same key.
+
+The agent ``ingest`` reads the source and forwards each record to the partition of its key; the
+agent ``absorb`` takes them up there, in order, and decides. What is put out goes on its way before
+the loop is given back, so that a checkpoint, which settles all outputs first, never makes durable
+that a record was seen whose output is not.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, cast
+
+from faust.types import Message
+
+from heartbeat_stream.core.expiring import expires_of, version_of
+from heartbeat_stream.core.partition import partition_for
+from heartbeat_stream.core.reasons import Rejected
+from heartbeat_stream.jobs.job import Handle, House, TopicGrown
+from heartbeat_stream.jobs.memory import Memory
+from heartbeat_stream.streaming.checkpoint import Delta
+from heartbeat_stream.streaming.fetching import FetchedRecord
+from heartbeat_stream.streaming.forwarding import Arrival, arrived, forward, received
+from heartbeat_stream.streaming.producer import OutRecord
+from heartbeat_stream.streaming.tables import StateTable
+from heartbeat_stream.streaming.topics import JobTopics
+
+__all__ = ["StreamJob"]
+
+#: Records decided about between two looks at the event loop: some milliseconds.
+_SLICE: Final = 500
+#: Keys whose partition is remembered.
+_MOST_ROUTES: Final = 100_000
+_LEASE_POLL_S: Final = 0.05
+
+
+class StreamJob(ABC):
+    """What such jobs have in common. A job says how a record is routed and what is decided."""
+
+    name: ClassVar[str]
+    table: ClassVar[str]
+
+    def __init__(self, house: House, topics: JobTopics, partitions: int) -> None:
+        """``partitions``: how many the table has, and so the topic that feeds it."""
+        self._table = house.table(self.table, version_of, partitions, expires_of)
+        self.tables: Sequence[StateTable] = (self._table,)
+        self.counts: Counter[str] = Counter()
+        self.house = house
+        self.topics = topics
+        self._partitions = partitions
+        self._memories: dict[int, Memory] = {}
+        self._owned: set[int] = set()
+        self._parked: set[int] = set()
+        self._outgoing: dict[tuple[str, int], list[OutRecord]] = {}
+        self._routes: dict[bytes, int] = {}
+
+    # -- what a job says -------------------------------------------------------------------------
+
+    @abstractmethod
+    def route(self, value: bytes) -> bytes:
+        """The key by which a record is placed. Raises Rejected for one that has none."""
+
+    @abstractmethod
+    def decide(self, memory: Memory, arrival: Arrival) -> None:
+        """Decide about a record, remember it, and put out what comes of it with :meth:`emit`.
+
+        Raises Rejected: it becomes a dead letter. Must not wait for anything.
+        """
+
+    def loaded(self, memory: Memory) -> None:  # noqa: B027
+        """A partition is ours, with what is remembered of it."""
+
+    def flush(self) -> None:  # noqa: B027
+        """A slice of records has been decided about: hand over what is not a topic's."""
+
+    async def room(self) -> None:  # noqa: B027
+        """Wait while too much is on its way to what is no topic."""
+
+    def due(self, memory: Memory) -> None:  # noqa: B027
+        """Do what is due by the clock; twenty times a second."""
+
+    # -- putting out -----------------------------------------------------------------------------
+
+    def emit(self, topic: str, partition: int, record: OutRecord) -> None:
+        """Put a record out to a topic, behind all that was put out to that partition before."""
+        found = self._outgoing.get((topic, partition))
+        if found is None:
+            found = self._outgoing[topic, partition] = []
+        found.append(record)
+
+    def partition_of(self, key: bytes, partitions: int) -> int:
+        """The partition of a key, of so many."""
+        spread = self._routes.get(key)
+        if spread is None:
+            if len(self._routes) >= _MOST_ROUTES:
+                self._routes.clear()
+            # The hash before it is cut down to a number of partitions: topics have several.
+            spread = self._routes[key] = partition_for(key, 1 << 31)
+        return spread % partitions
+
+    def _send(self) -> None:
+        outgoing, self._outgoing = self._outgoing, {}
+        for (topic, partition), records in outgoing.items():
+            self.house.lanes.put(topic, partition, records)
+        self.flush()
+
+    # -- agents ----------------------------------------------------------------------------------
+
+    def agents(self) -> Mapping[str, Handle]:
+        if self.topics.keyed:
+            return {self.topics.state: self.absorb}
+        return {self.topics.state: self.absorb, self.topics.source.name: self.ingest}
+
+    async def ingest(self, message: Message) -> None:
+        """Forward a batch of the source, record by record, to the partitions of their keys."""
+        records = cast("Sequence[FetchedRecord]", message.value)
+        rejected = []
+        self.counts["records"] += len(records)
+        for record in records:
+            if record.value is None:
+                self.counts["tombstones"] += 1
+                continue
+            try:
+                key = self.route(record.value)
+            except Rejected as why:
+                rejected.append((arrived(record, message.partition), why))
+                continue
+            forwarded = forward(record, message.partition, key)
+            self.emit(self.topics.repartition, self.partition_of(key, self._partitions), forwarded)
+        self._send()
+        await self._reject(rejected)
+        self.house.checkpointer.hold(message)
+        await self.house.lanes.room()
+
+    async def absorb(self, message: Message) -> None:
+        """Decide about a batch of records that stand in the partition of their keys."""
+        partition = message.partition
+        if partition >= self._partitions:
+            raise TopicGrown(message.topic, self._partitions)
+        while not self.house.lease.held and partition in self._owned:
+            await asyncio.sleep(_LEASE_POLL_S)  # another worker may have it: wait to be told
+        memory = self._memories.get(partition)
+        records = cast("Sequence[FetchedRecord]", message.value)
+        for start in range(0, len(records), _SLICE):
+            if start:
+                await asyncio.sleep(0)
+            if memory is None or partition not in self._owned:
+                return  # a rebalance has come between: it comes again where it belongs
+            rejected = self._decide(memory, records[start : start + _SLICE])
+            await self._reject(rejected)
+        self.house.checkpointer.hold(message)
+        await self.house.lanes.room()
+        await self.room()
+
+    def _decide(
+        self, memory: Memory, records: Sequence[FetchedRecord]
+    ) -> list[tuple[Arrival, Rejected]]:
+        keyed, partition, see = self.topics.keyed, memory.partition, memory.clock.see
+        now = self.house.now_ms()
+        rejected = []
+        if keyed:
+            self.counts["records"] += len(records)
+        for record in records:
+            if record.value is None:
+                self.counts["tombstones"] += 1
+                continue
+            arrival = arrived(record, partition) if keyed else received(record)
+            try:
+                self.decide(memory, arrival)
+            except Rejected as why:
+                rejected.append((arrival, why))
+            see(arrival.at_ms, now)
+        self._send()
+        return rejected
+
+    async def _reject(self, rejected: Sequence[tuple[Arrival, Rejected]]) -> None:
+        self.counts["rejected"] += len(rejected)
+        topic, put = self.topics.source.name, self.house.dead_letters.put
+        for one, why in rejected:
+            await put(one.key, one.value, why, topic, one.partition, one.offset)
+
+    # -- timers ----------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        for partition in self._owned:
+            memory = self._memories[partition]
+            memory.sweep()
+            self.due(memory)
+        self._send()
+
+    def keep_house(self) -> None:  # noqa: B027
+        """Nothing: what is old leaves with each tick."""
+
+    def trouble(self) -> Mapping[str, str | None]:
+        return {}
+
+    async def finish(self, timeout_s: float) -> None:  # noqa: B027
+        """Nothing is due that the last checkpoint does not wait for."""
+
+    async def stop(self) -> None:  # noqa: B027
+        """Nothing is open."""
+
+    # -- what the engine asks --------------------------------------------------------------------
+
+    async def load(self, partition: int) -> None:
+        memory = self._memories.get(partition)
+        if memory is None:
+            memory = self._memories[partition] = Memory(self._table, partition)
+        await memory.load(keep=partition in self._owned)
+        self.loaded(memory)
+        self._parked.discard(partition)
+
+    def own(self, partition: int) -> None:
+        self._owned.add(partition)
+
+    async def quiesce(self, timeout_s: float) -> None:
+        self._owned.clear()
+
+    def park(self, partition: int) -> None:
+        self._owned.discard(partition)
+        self._parked.add(partition)
+
+    def drop(self, partition: int) -> None:
+        self.park(partition)
+        self._memories.pop(partition, None)
+        self._parked.discard(partition)
+
+    def deltas(self) -> list[Delta]:
+        deltas: list[Delta] = []
+        for partition, memory in self._memories.items():
+            if partition not in self._parked:
+                deltas += memory.deltas()
+        return deltas
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    @property
+    def memories(self) -> Mapping[int, Memory]:
+        return self._memories
+
+    def owns(self, partition: int) -> bool:
+        return partition in self._owned
+
+    def look_up(self, table: str, key: bytes) -> Any | None:
+        memory = self._memories.get(partition_for(key, self._partitions))
+        entry = memory.get(key) if memory is not None else None
+        if entry is None:
+            return None
+        return {"version": entry.version, "expires_ms": entry.expires_ms, "value": entry.payload}
