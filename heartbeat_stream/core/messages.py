@@ -12,8 +12,16 @@ back by an hour hides nothing for an hour.
 from typing import NamedTuple
 
 import msgspec
+import xxhash
+
+from heartbeat_stream.core.json_object import text_of
 
 __all__ = ["Decision", "Held", "Window", "content_key", "decode_held", "encode_held", "judge"]
+
+_KEPT_WHOLE_MAX = 64
+"""A longer text is known by its hash, and compared."""
+
+_WHOLE, _HASHED = b"=", b"#"
 
 
 class Window(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -26,6 +34,9 @@ class Window(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 Held = tuple[Window, ...]
 """What is held under one key: one window, more only where the hashes of long texts collide."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[Window, ...]).decode
 
 
 class Decision(NamedTuple):
@@ -41,27 +52,48 @@ class Decision(NamedTuple):
 
 def content_key(content: bytes) -> bytes:
     """What to partition by, and the key of the state: the text, or the hash of a long one."""
-    raise NotImplementedError
+    if len(content) <= _KEPT_WHOLE_MAX:
+        return _WHOLE + content
+    return _HASHED + xxhash.xxh3_128_digest(content)
 
 
 def judge(content: bytes, at_ms: int, held: Held, window_ms: int) -> Decision:
     """Decide about one text. ``held`` is what state has under its :func:`content_key`, or ``()``.
 
-    Raises :class:`~heartbeat_stream.core.reasons.Rejected` for what is no text.
+    Raises :class:`~heartbeat_stream.core.reasons.Rejected` for what is no text. Windows of others
+    that share the key are left as they are.
     """
-    raise NotImplementedError
+    for place, window in enumerate(held):
+        if window.content == content:
+            if abs(at_ms - window.printed_at_ms) < window_ms:
+                again = Window(content, window.printed_at_ms, window.suppressed + 1)
+                return Decision(False, (*held[:place], again, *held[place + 1 :]), None)
+            printed = (*held[:place], Window(content, at_ms), *held[place + 1 :])
+            return Decision(True, printed, window if window.suppressed else None)
+    if not content.isascii():
+        text_of(content)  # raises Rejected
+    return Decision(True, (*held, Window(content, at_ms)), None)
 
 
 def expire(held: Held, now_ms: int, window_ms: int) -> tuple[Held, Held]:
-    """Those whose window is still open at this time, and those for which it has ended."""
-    raise NotImplementedError
+    """Those whose window is still open at this time, and those for which it has ended.
+
+    A print in the future of ``now_ms`` keeps its window open: only time that passes ends it.
+    """
+    is_open = [now_ms - window.printed_at_ms < window_ms for window in held]
+    still = tuple(window for window, keep in zip(held, is_open, strict=True) if keep)
+    ended = tuple(window for window, keep in zip(held, is_open, strict=True) if not keep)
+    return still, ended
 
 
 def encode_held(held: Held) -> bytes:
     """For a table."""
-    raise NotImplementedError
+    return _encode(held)
 
 
 def decode_held(data: bytes) -> Held:
     """Raises :class:`ValueError` for anything that :func:`encode_held` cannot have made."""
-    raise NotImplementedError
+    try:
+        return _decode(data)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"not what is held of a text: {error}") from None

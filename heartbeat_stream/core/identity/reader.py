@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from heartbeat_stream.core.identity.json_values import decoder, parsed
-from heartbeat_stream.core.reasons import Reason, Rejected
+from heartbeat_stream.core.json_object import text_of
 
 __all__ = ["Reader"]
 
@@ -38,7 +38,7 @@ class Reader:
             document = parsed(value)
             return self._kind(*[document.get(name) for name in self._names])
         if not value.isascii():
-            _check_utf8(value)  # msgspec does not look into the fields that it skips
+            text_of(value)  # raises Rejected: msgspec does not look into what it skips
         return fields
 
     def getter(self, field: str) -> Callable[[object], Any]:
@@ -51,11 +51,3 @@ class Reader:
             get = self.getter(fields[0])
             return lambda read: (get(read),)
         return attrgetter(*[self._attributes[field] for field in fields])
-
-
-def _check_utf8(value: bytes) -> None:
-    try:
-        value.decode()
-    except UnicodeDecodeError as error:
-        detail = f"the value is not UTF-8: {error.reason} at byte {error.start}"
-        raise Rejected(Reason.NOT_UTF8, detail) from None
