@@ -3,8 +3,8 @@
 Which ones were sent stands in a topic of its own, the ledger, a record for each. (A committed
 offset would not do: those that are still wrong stay, for a later fix, between others that went.)
 A transaction holds both the heartbeats and their records in the ledger, so that a command which is
-killed has sent each or has not, and the next one knows which. A worker may see what a killed one
-had begun to send all the same; a heartbeat that comes twice changes nothing.
+killed has sent each or has not, and the next one knows which. Workers wait for the end of a
+transaction before they read on, so one that is left open is soon ended by the brokers.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ __all__ = ["DeadLetterReplay"]
 
 #: Dead letters in one transaction.
 _BATCH = 500
+_TRANSACTION_MS = 10_000
 
 
 def ledger_topic(settings: Settings) -> TopicSpec:
@@ -171,6 +172,7 @@ class DeadLetterReplay:
         producer = AIOKafkaProducer(
             client_id=f"{settings.app_id}-recovery",
             transactional_id=self._ledger.name,
+            transaction_timeout_ms=_TRANSACTION_MS,
             max_request_size=64 * 1024 * 1024,
             **connection(settings),
         )

@@ -185,7 +185,7 @@ def _keep(stores: Sequence[PartitionStore], combined: Combined) -> None:
         for key, known in zip(candidates, store.get_many(list(candidates)), strict=True):
             one = candidates[key]
             if known is None or latest_version(known) < one.heartbeat.ts_ms:
-                room_state = Room(
+                room_state = Room.first(
                     one.heartbeat, key, number, one.source_partition, one.source_offset, now
                 )
                 changes.append((key, encode(room_state.stored())))
