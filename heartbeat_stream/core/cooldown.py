@@ -32,7 +32,7 @@ class Schedule:
         self._waiting: dict[Room, None] = {}
         # Rooms by the millisecond at which to look at them again. Many share one, so the heap
         # holds instants, not rooms. A room that changed its mind stays in its old list, and is
-        # recognised there by its ``wake``.
+        # recognised there by its own times, which give another instant.
         self._instants: list[int] = []
         self._rooms_at: dict[int, list[Room]] = {}
         self.pending = 0
@@ -60,8 +60,10 @@ class Schedule:
         that no room waits longer than its window and its cooldown.
         """
         self._advance(now)
-        room.arrived_at = min(room.arrived_at, now)
-        room.written_at = min(room.written_at, now)
+        if room.arrived_at > now:
+            room.arrived_at = now
+        if room.written_at > now:
+            room.written_at = now
         self.pending += 1
         self._place(room, now)
 
@@ -156,7 +158,6 @@ class Schedule:
             self._waiting.clear()
 
     def _wake_at(self, room: Room, instant: int) -> None:
-        room.wake = instant
         rooms = self._rooms_at.get(instant)
         if rooms is None:
             self._rooms_at[instant] = [room]
@@ -170,11 +171,11 @@ class Schedule:
             rooms = self._rooms_at.pop(instant)
             # Who is due makes room in the buffer before others begin to wait.
             for room in rooms:
-                if room.phase == Phase.WAITING and room.wake == instant:
+                if room.phase == Phase.WAITING and room.arrived_at + self._window_ms == instant:
                     del self._waiting[room]
                     room.phase = Phase.DUE
                     self._due.append(room)
             for room in rooms:
-                if room.phase == Phase.COOLING and room.wake == instant:
+                if room.phase == Phase.COOLING and room.written_at + self._cooldown_ms == instant:
                     self.cooling -= 1
                     self._place(room, instant)

@@ -87,34 +87,31 @@ class Shard:
         Answers whether the candidate is the newest.
         """
         if found is None:
-            room = Room(
+            room = Room.first(
                 candidate.heartbeat,
                 key,
                 self.partition,
                 candidate.source_partition,
                 candidate.source_offset,
                 now,
-                changed=True,
             )
             self.rooms[key] = room
-            self.changed.append(room)
+            self.note_changed(room)
             self.schedule.note_newer(room, now)
             return True
-        room = self.restore(*found, now=now)
-        if candidate.heartbeat.ts_ms <= room.newest.ts_ms:
+        room = self.restore(key, *found, now=now)
+        if candidate.heartbeat.ts_ms <= room.ts_ms:
             return False
-        room.newest = candidate.heartbeat
-        room.source_partition = candidate.source_partition
-        room.source_offset = candidate.source_offset
+        room.take(candidate.heartbeat, candidate.source_partition, candidate.source_offset)
         self.note_changed(room)
         if room.phase < Phase.COOLING:
             self.schedule.note_newer(room, now)
         return True
 
-    def restore(self, stored: Stored, written: Written | None, *, now: int) -> Room:
+    def restore(self, key: bytes, stored: Stored, written: Written | None, *, now: int) -> Room:
         """Bring a room into memory as the tables know it, scheduled where it is pending."""
-        room = Room.restored(self.partition, stored, written)
-        self.rooms[room.key] = room
+        room = Room.restored(self.partition, key, stored, written)
+        self.rooms[key] = room
         if room.written_at > now:
             # A last write ahead of the clock counts as now (promise 7), and stays so after the
             # next checkpoint: or every restart would begin the cooldown anew.
@@ -139,9 +136,9 @@ class Shard:
         if written is not None:
             room.written_at = max(room.written_at, min(written.at, now))
             room.written_ts = max(room.written_ts, written.ts_ms)
-        if stored is None or stored.ts_ms < room.newest.ts_ms:
+        if stored is None or stored.ts_ms < room.ts_ms:
             self.note_changed(room)
-        elif stored.ts_ms > room.newest.ts_ms:
+        elif stored.ts_ms > room.ts_ms:
             self._adopt(room, stored, now)
         if room.written_ts != NEVER and written != Written(room.written_at, room.written_ts):
             self.note_settled((room,))
@@ -151,7 +148,6 @@ class Shard:
                 self.schedule.enter(room, now)
 
     def _adopt(self, room: Room, stored: Stored, now: int) -> None:
-        known = Room.restored(self.partition, stored, None)
         arrived_at = min(stored.arrived_at, now)
         if room.phase == Phase.FLIGHT:
             room.phase = Phase.FLIGHT_NEWER
@@ -162,9 +158,11 @@ class Shard:
             room.arrived_at = min(room.arrived_at, arrived_at)
         else:
             room.arrived_at = arrived_at
-        room.newest = known.newest
-        room.source_partition = known.source_partition
-        room.source_offset = known.source_offset
+        room.ts_ms = stored.ts_ms
+        room.device_id = stored.device_id
+        room.status = stored.status
+        room.source_partition = stored.source_partition
+        room.source_offset = stored.source_offset
 
     def note_changed(self, room: Room) -> None:
         if not room.changed:
@@ -225,14 +223,15 @@ def merge(shard: Shard, records: Sequence[Record], bounds: Bounds, now: int) -> 
             else:
                 stale += 1
             continue
-        newest = room.newest
-        if heartbeat.room_id != newest.room_id or heartbeat.hotel_id != newest.hotel_id:
+        if heartbeat.room_id != room.room_id or heartbeat.hotel_id != room.hotel_id:
             rejected.append((record, _wrong_key(heartbeat)))
             continue
-        if heartbeat.ts_ms <= newest.ts_ms:
+        if heartbeat.ts_ms <= room.ts_ms:
             stale += 1
             continue
-        room.newest = heartbeat
+        room.ts_ms = heartbeat.ts_ms
+        room.device_id = heartbeat.device_id
+        room.status = heartbeat.status
         room.source_partition = partition
         room.source_offset = record.offset
         if not room.changed:
@@ -272,10 +271,12 @@ def merge_forwarded(shard: Shard, records: Sequence[Record], now: int) -> Merged
             else:
                 stale += 1
             continue
-        if heartbeat.ts_ms <= room.newest.ts_ms:
+        if heartbeat.ts_ms <= room.ts_ms:
             stale += 1
             continue
-        room.newest = heartbeat
+        room.ts_ms = heartbeat.ts_ms
+        room.device_id = heartbeat.device_id
+        room.status = heartbeat.status
         room.source_partition = candidate.source_partition
         room.source_offset = candidate.source_offset
         if not room.changed:

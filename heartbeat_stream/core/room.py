@@ -5,12 +5,15 @@ from typing import Final
 
 import msgspec
 
-from heartbeat_stream.core.heartbeat import Heartbeat, room_key
+from heartbeat_stream.core.heartbeat import Heartbeat
 
 __all__ = ["NEVER", "Phase", "Room", "Stored", "Written"]
 
 #: The ``at`` of a room that was never written: so long ago that every cooldown is over.
 NEVER: Final = -(2**62)
+
+# The numbers of all hotels met, at most 32,768: what is decoded is a new object each time.
+_HOTELS: Final[dict[int, int]] = {}
 
 
 class Phase(IntEnum):
@@ -54,49 +57,91 @@ class Written(msgspec.Struct, gc=False):
 class Room(msgspec.Struct, gc=False, eq=False):
     """A room that is pending or was touched lately.
 
-    Kept small, and out of the garbage collector's sight, since there may be a million of them.
+    Kept small, and out of the garbage collector's sight, since there may be a million of them: the
+    fields of the newest heartbeat are the room's own, and a hotel's number is one object.
     ``newer_at`` is what ``arrived_at`` becomes once the write in flight is acknowledged.
     ``changed`` and ``settled`` say that the tables ``latest`` and ``last_written_at`` do not hold
     the room's state yet.
     """
 
-    newest: Heartbeat
+    hotel_id: int
+    room_id: str
     key: bytes
     partition: int
+    ts_ms: int
+    device_id: str | None
+    status: int | None
     source_partition: int
     source_offset: int
     arrived_at: int
     written_at: int = NEVER
     written_ts: int = NEVER
     newer_at: int = NEVER
-    wake: int = NEVER
     phase: int = 0
     changed: bool = False
     settled: bool = False
 
     @classmethod
-    def restored(cls, partition: int, stored: Stored, written: Written | None) -> "Room":
-        """The room as the two tables know it. It starts idle: a schedule says what follows."""
-        newest = Heartbeat(
-            stored.hotel_id, stored.room_id, stored.ts_ms, stored.device_id, stored.status
-        )
-        room = cls(
-            newest,
-            room_key(stored.hotel_id, stored.room_id),
+    def first(
+        cls,
+        heartbeat: Heartbeat,
+        key: bytes,
+        partition: int,
+        source_partition: int,
+        source_offset: int,
+        arrived_at: int,
+    ) -> "Room":
+        """A room that no table knows, with its first heartbeat. It starts idle and unflagged."""
+        return cls(
+            _HOTELS.setdefault(heartbeat.hotel_id, heartbeat.hotel_id),
+            heartbeat.room_id,
+            key,
             partition,
+            heartbeat.ts_ms,
+            heartbeat.device_id,
+            heartbeat.status,
+            source_partition,
+            source_offset,
+            arrived_at,
+        )
+
+    @classmethod
+    def restored(
+        cls, partition: int, key: bytes, stored: Stored, written: Written | None
+    ) -> "Room":
+        """The room as the two tables know it. It starts idle: a schedule says what follows."""
+        return cls(
+            _HOTELS.setdefault(stored.hotel_id, stored.hotel_id),
+            stored.room_id,
+            key,
+            partition,
+            stored.ts_ms,
+            stored.device_id,
+            stored.status,
             stored.source_partition,
             stored.source_offset,
             stored.arrived_at,
+            NEVER if written is None else written.at,
+            NEVER if written is None else written.ts_ms,
         )
-        if written is not None:
-            room.written_at = written.at
-            room.written_ts = written.ts_ms
-        return room
+
+    def take(self, heartbeat: Heartbeat, source_partition: int, source_offset: int) -> None:
+        """Make this heartbeat of the same room the newest one. The hot loops have this inlined."""
+        self.ts_ms = heartbeat.ts_ms
+        self.device_id = heartbeat.device_id
+        self.status = heartbeat.status
+        self.source_partition = source_partition
+        self.source_offset = source_offset
+
+    @property
+    def newest(self) -> Heartbeat:
+        """A copy of the newest heartbeat, as it is now."""
+        return Heartbeat(self.hotel_id, self.room_id, self.ts_ms, self.device_id, self.status)
 
     @property
     def pending(self) -> bool:
         """Whether the newest heartbeat is newer than the one that was written."""
-        return self.newest.ts_ms > self.written_ts
+        return self.ts_ms > self.written_ts
 
     @property
     def clean(self) -> bool:
@@ -104,13 +149,12 @@ class Room(msgspec.Struct, gc=False, eq=False):
         return self.phase == Phase.IDLE and not self.changed and not self.settled
 
     def stored(self) -> Stored:
-        newest = self.newest
         return Stored(
-            newest.hotel_id,
-            newest.room_id,
-            newest.ts_ms,
-            newest.device_id,
-            newest.status,
+            self.hotel_id,
+            self.room_id,
+            self.ts_ms,
+            self.device_id,
+            self.status,
             self.source_partition,
             self.source_offset,
             self.arrived_at,

@@ -87,7 +87,7 @@ class Expiry:
             return  # still to be written
         room = shard.rooms.get(key)
         if room is not None:
-            if not room.clean or room.newest.ts_ms > stored.ts_ms:
+            if not room.clean or room.ts_ms > stored.ts_ms:
                 return
             del shard.rooms[key]
         versions = (stored.ts_ms, written_version(raw_written))

@@ -323,7 +323,7 @@ class HeartbeatJob:
             (found,) = find_rooms(*self._stores(partition), [key])
             if found is None:
                 return None
-            room = Room.restored(partition, *found)
+            room = Room.restored(partition, key, *found)
         written = Written(room.written_at, room.written_ts) if room.written_ts != NEVER else None
         return room.newest, written
 

@@ -41,23 +41,26 @@ async def rebuild(
     flagged for the next checkpoint. The news are taken in with that.
     """
     of_latest, of_written = latest.news, written.news
+    rooms = shard.rooms
     writes = written.scan()
     write = next(writes, None)
+    now = now_ms()
     for count, (key, raw) in enumerate(latest.scan()):
         if count % _SLICE == 0:
             await asyncio.sleep(0)
+            now = now_ms()
         while write is not None and write[0] < key:
             write = next(writes, None)
         last = read_written(write[1]) if write is not None and write[0] == key else None
         again = of_latest.republish or key in of_latest.overtaken
         again_written = last is not None and (of_written.republish or key in of_written.overtaken)
-        room = shard.rooms.get(key)
+        room = rooms.get(key)
         if room is None:
             stored = read_stored(raw)
             pending = last is None or stored.ts_ms > last.ts_ms
             if not pending and not again and not again_written:
                 continue
-            room = shard.restore(stored, last, now=now_ms())
+            room = shard.restore(key, stored, last, now=now)
         if again:
             shard.note_changed(room)
         if again_written:

@@ -24,6 +24,7 @@ from rocksdict import (
     Options,
     Rdict,
     WriteBatch,
+    WriteBufferManager,
 )
 
 __all__ = [
@@ -113,6 +114,7 @@ class StoreOptions:
 
     def __init__(self, cache_mb: int) -> None:
         self._cache = Cache(cache_mb * 1024 * 1024)
+        self._write_buffers = WriteBufferManager(cache_mb * 1024 * 1024, False)
 
     def open(self, path: Path) -> Rdict:
         """Open or create the database. Raises whatever RocksDB says as a bare Exception."""
@@ -127,7 +129,9 @@ class StoreOptions:
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_block_based_table_factory(blocks)
-        # The defaults (3 memtables of 64 MiB) are meant for one database, not for dozens.
+        # The defaults (3 memtables of 64 MiB) are meant for one database, not for dozens. All
+        # together have as much as the block cache; who has most is then flushed first.
+        options.set_write_buffer_manager(self._write_buffers)
         options.set_write_buffer_size(8 * 1024 * 1024)
         options.set_max_write_buffer_number(2)
         options.set_max_total_wal_size(32 * 1024 * 1024)

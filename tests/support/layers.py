@@ -98,7 +98,7 @@ class Worker:
         for key, stored, written in self.tables.scan(partition):
             pending = written is None or stored.ts_ms > written.ts_ms
             if key not in shard.rooms and pending:
-                shard.restore(stored, written, now=now)
+                shard.restore(key, stored, written, now=now)
         shard.unpark(now)
 
     def park(self, partition: int) -> None:

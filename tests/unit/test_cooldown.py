@@ -16,7 +16,7 @@ WINDOW, COOLDOWN = 5000, 30000
 
 
 def new_room(name: str, ts_ms: int = 1) -> Room:
-    return Room(Heartbeat(7, name, ts_ms), room_key(7, name), 0, 0, 0, NEVER)
+    return Room.first(Heartbeat(7, name, ts_ms), room_key(7, name), 0, 0, 0, NEVER)
 
 
 def schedule_of(buffer_size_max: int = 5000) -> Schedule:
@@ -25,17 +25,17 @@ def schedule_of(buffer_size_max: int = 5000) -> Schedule:
 
 def arrive(schedule: Schedule, room: Room, ts_ms: int, now: int) -> None:
     """What a merge does with a heartbeat that is newer."""
-    room.newest = Heartbeat(7, room.newest.room_id, ts_ms)
+    room.take(Heartbeat(7, room.room_id, ts_ms), 0, 0)
     if room.phase < Phase.COOLING:
         schedule.note_newer(room, now)
 
 
 def take(schedule: Schedule, now: int, limit: int = 99) -> list[str]:
-    return [room.newest.room_id for room in schedule.take(now, limit)]
+    return [room.room_id for room in schedule.take(now, limit)]
 
 
 def write(schedule: Schedule, rooms: Sequence[Room], now: int) -> None:
-    schedule.acknowledge(rooms, [room.newest.ts_ms for room in rooms], now)
+    schedule.acknowledge(rooms, [room.ts_ms for room in rooms], now)
 
 
 @pytest.fixture

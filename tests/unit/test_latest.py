@@ -85,7 +85,7 @@ def shard_with(known: dict[bytes, int], now: int = 0) -> Shard:
     """Its rooms are known, and were written just now."""
     shard = Shard(PARTITION, Schedule(5, 30, 5000))
     for key, ts in known.items():
-        shard.restore(stored(key, ts), Written(now, ts), now=now)
+        shard.restore(key, stored(key, ts), Written(now, ts), now=now)
     return shard
 
 
@@ -341,7 +341,7 @@ def test_a_room_that_the_tables_knew_as_pending_keeps_its_due_time() -> None:
 def test_a_room_comes_back_as_it_was() -> None:
     kept = Stored(7, "大:1", 11, None, -3, 2, 34, 40)
     shard = new_shard()
-    room = shard.restore(kept, Written(20, 10), now=41)
+    room = shard.restore("7:大:1".encode(), kept, Written(20, 10), now=41)
     assert (room.key, room.partition) == ("7:大:1".encode(), PARTITION)
     assert shard.rooms == {room.key: room}
     assert room.stored() == kept
@@ -354,24 +354,24 @@ def test_a_room_comes_back_as_it_was() -> None:
 
 def test_times_ahead_of_the_clock_count_as_now_once_and_for_all() -> None:
     shard = new_shard()
-    room = shard.restore(stored(KEY, 11, arrived_at=900), Written(1000, 10), now=100)
+    room = shard.restore(KEY, stored(KEY, 11, arrived_at=900), Written(1000, 10), now=100)
     assert (room.arrived_at, room.written_at, room.written_ts) == (100, 100, 10)
     assert (shard.changed, shard.settled) == ([room], [room])
     assert shard.schedule.next_instant() == 130
 
     shard = new_shard()
-    fresh = shard.restore(stored(KEY, 11, arrived_at=900), None, now=100)
+    fresh = shard.restore(KEY, stored(KEY, 11, arrived_at=900), None, now=100)
     assert (fresh.arrived_at, shard.changed, shard.settled) == (100, [fresh], [])
 
     shard = new_shard()
-    idle = shard.restore(stored(KEY, 11), Written(1000, 11), now=100)
+    idle = shard.restore(KEY, stored(KEY, 11), Written(1000, 11), now=100)
     assert (idle.written_at, shard.changed, shard.settled) == (100, [], [idle])
     assert shard.schedule.pending == 0
 
 
 def test_flags_are_raised_once() -> None:
     shard = new_shard()
-    room = shard.restore(stored(KEY, 11), Written(0, 11), now=0)
+    room = shard.restore(KEY, stored(KEY, 11), Written(0, 11), now=0)
     for _ in range(2):
         shard.note_changed(room)
         shard.note_settled([room])
@@ -480,7 +480,7 @@ def test_of_memory_and_tables_the_newer_of_each(join: Join, parked: bool) -> Non
     shard = new_shard()
     newest, arrived_at, written_ts, written_at = join.memory
     written = None if written_ts == NEVER else Written(written_at, written_ts)
-    room = shard.restore(stored(KEY, newest, arrived_at), written, now=99)
+    room = shard.restore(KEY, stored(KEY, newest, arrived_at), written, now=99)
     if parked:
         shard.park()
 
