@@ -73,7 +73,7 @@ class Worker:
             client_id=settings.app_id, request_timeout_ms=10_000, **connection
         )
         self.outbox = Outbox(self.producer)
-        self.lanes = Lanes(self.producer)
+        self.lanes: Lanes
         self.reader = ChangelogReader(connection)
         self.loop_monitor = LoopMonitor()
         self._monitoring = asyncio.create_task(self.loop_monitor.run())
@@ -116,6 +116,7 @@ class Worker:
         self.dead_letters = DeadLetters(
             self.outbox, dead_letter_topic, prepared.of_topic[dead_letter_topic]
         )
+        self.lanes = Lanes(self.producer, self.dead_letters.put_refused)
         self.checkpointer = Checkpointer(
             self.producer, self.outbox, app.consumer, self.clock.now_ms
         )
@@ -287,7 +288,8 @@ class Worker:
             async with asyncio.timeout(_FAUST_STOP_S):
                 await self.app.stop()
                 await self.outbox.stop()
-                await self.lanes.stop()
+                if self.built:
+                    await self.lanes.stop()
                 await asyncio.gather(*(job.stop() for job in self.jobs.values()))
                 await self.producer.stop()
         except TimeoutError:

@@ -23,7 +23,7 @@ from heartbeat_stream.config.urls import redact_url, with_password
 
 __all__ = ["BY_FIELD", "BY_VARIABLE", "SPECS", "Settings", "SettingsError", "Spec", "redact_url"]
 
-KNOWN_JOBS = ("heartbeats",)
+KNOWN_JOBS = ("heartbeats", "market", "messages")
 
 # The longest that is joined to the app id to name a topic.
 _LONGEST_TOPIC_SUFFIX = len("-heartbeats-repartition")
@@ -32,6 +32,8 @@ _kafka = Section("Kafka")
 _security = Section("Kafka security")
 _postgres = Section("PostgreSQL")
 _job = Section("Job")
+_market = Section("Market messages")
+_messages = Section("Message filter")
 _worker = Section("Worker")
 _web = Section("Web view")
 _log = Section("Log")
@@ -235,6 +237,79 @@ class Settings:
         shown_default="0 (never)",
     )
 
+    jobs_file: Path | None = _job(
+        "",
+        kinds.optional(kinds.path()),
+        "A TOML file that says, for the jobs that judge messages, by which layers, fields, units "
+        "and lifetimes two of them are the same: see docs/jobs.md.",
+        shown_default="none: the built-in rules",
+    )
+
+    market_topic: str = _market("market", kinds.topic(), "Source topic of the job market.")
+    market_keyed: bool = _market(
+        "false",
+        kinds.boolean(),
+        "true: the records of an exchange, channel and symbol stand in one partition of the source "
+        "topic already, in order, so that no repartition topic is needed.",
+    )
+    market_unique_topic: str = _market(
+        "market.unique", kinds.topic(), "Where messages go that were not seen before, unchanged."
+    )
+    market_duplicates_topic: str | None = _market(
+        "",
+        kinds.optional(kinds.topic()),
+        "Where duplicates go, with headers that name the layer and the first occurrence.",
+        shown_default="none: they are dropped",
+    )
+    market_continuity_topic: str = _market(
+        "market.continuity",
+        kinds.topic(),
+        "Where gaps, repeats and resets of the sequences of ids are told.",
+    )
+    market_table: str | None = _market(
+        "",
+        kinds.optional(kinds.table()),
+        "Table that unique messages are appended to as well, once for each source offset.",
+        shown_default="none: they stay in Kafka",
+    )
+
+    messages_topic: str = _messages("messages", kinds.topic(), "Source topic of the job messages.")
+    messages_window_ms: int = _messages(
+        "10000",
+        kinds.milliseconds(1, 604_800_000),
+        "A text is not printed again before so much time has passed since it was printed last, by "
+        "the timestamps of the records.",
+    )
+    messages_sink: str = _messages(
+        "stdout", kinds.choice("stdout", "file", "topic"), "Where texts are printed."
+    )
+    messages_output_topic: str = _messages(
+        "messages.printed", kinds.topic(), "With HEARTBEAT_MESSAGES_SINK=topic: to which."
+    )
+    messages_file: Path = _messages(
+        "./messages.log",
+        kinds.path(),
+        "With HEARTBEAT_MESSAGES_SINK=file: into which, different for each worker.",
+    )
+    messages_file_bytes: int = _messages(
+        "67108864",
+        kinds.integer(1, unit="bytes"),
+        "When the file has reached this size, it gets the end .1, the one before .2, and so on.",
+        shown_default="67108864 (64 MiB)",
+        advanced=True,
+    )
+    messages_file_count: int = _messages(
+        "5",
+        kinds.integer(1, 1000),
+        "So many such files are kept, the current one included.",
+        advanced=True,
+    )
+    messages_count_suppressed: bool = _messages(
+        "false",
+        kinds.boolean(),
+        "true: when the window of a text ends that was suppressed, a line says how often.",
+    )
+
     data_dir: Path = _worker(
         "./data",
         kinds.path(),
@@ -268,7 +343,8 @@ class Settings:
     rocksdb_cache_mb: int = _worker(
         "64",
         kinds.integer(1, 1_048_576, "MiB"),
-        "RocksDB's block cache, for all partitions and tables together.",
+        "RocksDB's block cache, for all partitions and tables together; its write buffers have "
+        "as much.",
         advanced=True,
     )
 

@@ -6,7 +6,7 @@ behind its like meets it, long before anything is durable.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from heartbeat_stream.core.expiring import Clock, Entry, expires_of, version_of, wrap
@@ -50,6 +50,14 @@ class Memory:
         """What is held under a key, also where its time is over. Raises StoreError."""
         value = self._changed.get(key) or self._flushed.get(key) or self._store.get(key)
         return None if value is None else Entry.read(value)
+
+    def scan(self) -> Iterator[tuple[bytes, bytes]]:
+        """All keys with their payloads, in no order: for the moment after :meth:`load`."""
+        for key, value in self._store.scan():
+            if key not in self._changed:
+                yield key, Entry.read(value).payload
+        for key, value in self._changed.items():
+            yield key, Entry.read(value).payload
 
     def put(self, key: bytes, version: int, expires_ms: int, payload: bytes) -> None:
         """Hold this under a key, in place of what was held there."""

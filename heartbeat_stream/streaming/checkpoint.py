@@ -89,7 +89,8 @@ class Checkpointer:
     def waits_for(self, settled: Callable[[], Awaitable[None]]) -> None:
         """Also await this before anything becomes durable: it returns when all that was put out
         before its call has landed, and raises what keeps it from landing for good."""
-        self._settle.append(settled)
+        # What it turns away becomes a dead letter, which is awaited after it.
+        self._settle.insert(0, settled)
 
     def hold(self, message: Message) -> None:
         """An event has been worked on: acknowledge it with the next checkpoint."""

@@ -5,8 +5,8 @@ from collections import Counter
 from faust.types import TP
 
 from heartbeat_stream.core.latest import Record
-from heartbeat_stream.core.reasons import Rejected
-from heartbeat_stream.streaming.producer import Outbox, OutRecord
+from heartbeat_stream.core.reasons import Reason, Rejected
+from heartbeat_stream.streaming.producer import Headers, Outbox, OutRecord
 
 __all__ = ["CUT_MARK", "DeadLetters"]
 
@@ -27,6 +27,14 @@ class DeadLetters:
         """A record of a source topic, key and value byte for byte."""
         await self.put(record.key, record.value, rejected, tp.topic, tp.partition, record.offset)
 
+    async def put_refused(self, topic: str, record: OutRecord) -> None:
+        """What a topic does not take; where it came from stands in its headers, if anywhere."""
+        self.by_reason[Reason.TOO_LARGE] += 1
+        why = Rejected(Reason.TOO_LARGE, f"the topic {topic} does not take it")
+        headers = [*_reason_headers(why), *(record.headers or [])]
+        letter = OutRecord(record.key, record.value, headers)
+        await self._outbox.put(self._topic, 0, [letter], timestamp_ms=None, shrink=cut)
+
     async def put(
         self,
         key: bytes | None,
@@ -39,8 +47,7 @@ class DeadLetters:
         """Waits only while very many records are under way."""
         self.by_reason[rejected.reason] += 1
         headers = [
-            ("reason", str(rejected.reason).encode()),
-            ("detail", rejected.detail.encode()),
+            *_reason_headers(rejected),
             ("source-topic", source_topic.encode()),
             ("source-partition", b"%d" % source_partition),
             ("source-offset", b"%d" % source_offset),
@@ -52,6 +59,13 @@ class DeadLetters:
             timestamp_ms=None,
             shrink=cut,
         )
+
+
+def _reason_headers(rejected: Rejected) -> Headers:
+    return [
+        ("reason", str(rejected.reason).encode()),
+        ("detail", rejected.detail.encode()),
+    ]
 
 
 def cut(record: OutRecord) -> OutRecord:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from aiokafka.errors import KafkaError
@@ -36,14 +36,19 @@ _RETRY_FIRST_S: Final = 0.1
 _RETRY_MOST_S: Final = 1.0
 
 
+#: Told of the topic, and of the record that it does not take.
+Refuse = Callable[[str, OutRecord], Awaitable[None]]
+
+
 class Lanes:
     """Each record is tried until the broker has it, in the order of its lane.
 
-    What a topic will never take ends the worker, by what :meth:`settled` raises.
+    What a topic will never take is handed to ``refuse``, and left out.
     """
 
-    def __init__(self, producer: BatchProducer) -> None:
+    def __init__(self, producer: BatchProducer, refuse: Refuse) -> None:
         self._producer = producer
+        self._refuse = refuse
         self._lanes: dict[tuple[str, int], _Lane] = {}
         self._room = asyncio.Event()
         self._room.set()
@@ -99,6 +104,9 @@ class Lanes:
                 await self._producer.publish(lane.topic, lane.partition, batch, None)
                 return
             except RecordRefused:
+                if len(batch) == 1:
+                    await self._refuse(lane.topic, batch[0])
+                    return
                 raise
             except KafkaError as exc:
                 self.retries += 1
@@ -145,7 +153,7 @@ class _Lane:
             record = self.queue[0]
             size += len(record.key or b"") + len(record.value or b"")
             if batch and size > _BATCH_BYTES:
-                break
+                break  # so what is too large for a topic goes alone
             batch.append(self.queue.popleft())
         return batch
 

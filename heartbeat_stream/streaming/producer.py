@@ -15,6 +15,7 @@ from heartbeat_stream.complaints import Complaints
 
 __all__ = [
     "BatchProducer",
+    "Headers",
     "OutRecord",
     "Outbox",
     "RecordRefused",
