@@ -9,16 +9,17 @@ How a job uses it, without any I/O in here::
     if verdict.is_new:                               # put it out, then
         for identity in verdict.record:              # hold each as seen, at once in memory (a twin
             ...                                      # may follow), durably when the output is
-    state = verdict.state                            # of verdict.scope_key; None: nothing to keep
+    state = verdict.state                            # from now on that of message.state_key
     verdict.events                                   # gaps, repeats, ids out of order, resets
 
 | module | knows |
 | --- | --- |
 | ``rules`` | what a configuration can declare |
-| ``layers`` | the three in order, and the verdict |
-| ``message_id``, ``continuity``, ``epochs`` | the first layer; ids that skip, repeat, start again |
+| ``layers``, ``steps``, ``channel`` | the layers in order, and the verdict |
+| ``message_id``, ``epochs``, ``continuity`` | the first layer; ids that skip, repeat, start again |
 | ``business_key`` | the second |
 | ``fingerprint``, ``canonical``, ``numbers`` | the third |
-| ``times``, ``joining`` | times of a declared unit as microseconds; parts to one key |
-| ``seen`` | what state must answer |
+| ``reader``, ``json_values``, ``times``, ``joining`` | fields of a message, and keys made of them |
+| ``seen``, ``scope_state`` | what state must answer, and hold |
+| ``in_memory`` | the engine with its state in one process |
 """

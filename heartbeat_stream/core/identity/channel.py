@@ -47,7 +47,7 @@ class Channel:
         self._rules = rules
         self._job = job
         self._reader = reader
-        self._time_of = _time_of(rules, reader)
+        self.time_of = _time_of(rules, reader)
         if rules.message_id is not None:
             self._add_message_id(rules.message_id)
         if rules.business_key is not None:
@@ -60,7 +60,7 @@ class Channel:
         self.ids = MessageIds(rule, {field: self._reader.getter(field) for field in fields})
         self.id_scope_fields = _beyond(rule.scope, self._job)
         self.id_tag = self._tag(Layer.MESSAGE_ID, rule)
-        self.steps.append(MessageIdStep(rule.ttl_ms, self.ids, self._time_of))
+        self.steps.append(MessageIdStep(rule.ttl_ms, self.ids, self.time_of))
 
     def _add_business_key(self, rule: BusinessKeyRule) -> None:
         names = _beyond(rule.fields, self._job)
@@ -78,7 +78,7 @@ class Channel:
         """The channel's time counts in microseconds, all else as it is."""
         time = self._rules.time
         if time is not None and field == time.field:
-            return self._time_of
+            return self.time_of
         return self._reader.getter(field)
 
     def _tag(self, layer: Layer, rule: MessageIdRule | BusinessKeyRule | FingerprintRule) -> bytes:

@@ -9,7 +9,7 @@ from heartbeat_stream.core.identity.joining import join, part_of
 from heartbeat_stream.core.identity.json_values import text_of_number
 from heartbeat_stream.core.identity.layer import Abstention, Layer
 from heartbeat_stream.core.identity.message import Message, Scope
-from heartbeat_stream.core.identity.message_id import IdReading, id_key
+from heartbeat_stream.core.identity.message_id import IdReading
 from heartbeat_stream.core.identity.reader import Reader
 from heartbeat_stream.core.identity.rules import JobRules
 from heartbeat_stream.core.identity.scope_state import ScopeState
@@ -165,7 +165,14 @@ class Judge:
                 events = _repeat(message) if step.layer is Layer.MESSAGE_ID else ()
                 return Verdict(step.layer, first, (), state, events, tuple(abstained))
             record.append(Identity(step.layer, key, step.ttl_ms))
-        return _new(message, seen, state, now_ms, record, tuple(abstained))
+        return _new(message, state, tuple(record), tuple(abstained))
+
+    def time_us(self, message: Message) -> int | None:
+        """The exchange's time of a message in microseconds. None: it has none, or an odd one."""
+        try:
+            return message.scope.channel.time_of(message.fields)
+        except Rejected:
+            return None
 
     def explain(self, message: Message, verdict: Verdict) -> str:
         """One line for people: the fields and values that decided, made only when asked for."""
@@ -191,24 +198,15 @@ def _repeat(message: Message) -> tuple[ContinuityEvent, ...]:
 
 def _new(
     message: Message,
-    seen: Seen,
     state: ScopeState | None,
-    now_ms: int,
-    record: list[Identity],
+    record: tuple[Identity, ...],
     abstained: tuple[tuple[Layer, Abstention], ...],
 ) -> Verdict:
     move, reading, ids = message.move, message.id, message.scope.channel.ids
     if move is None or ids is None or type(reading) is not IdReading:
-        return Verdict(None, None, tuple(record), state, (), abstained)
-    if move.doubt is not None:
-        # The first of the two names is at the front. An older bearer of the second keeps it.
-        ttl_ms = record[0].ttl_ms
-        key = id_key(reading.scope, move.doubt, reading.text)
-        first = seen.get(Layer.MESSAGE_ID, key)
-        if first is None or now_ms - first.seen_at_ms >= ttl_ms:
-            record.append(Identity(Layer.MESSAGE_ID, key, ttl_ms))
+        return Verdict(None, None, record, state, (), abstained)
     events = ids.events_of_new(reading, move)
-    return Verdict(None, None, tuple(record), move.state, events, abstained)
+    return Verdict(None, None, record, move.state, events, abstained)
 
 
 def _shown(value: object) -> str:

@@ -4,15 +4,15 @@ from typing import Self
 
 import msgspec
 
-__all__ = ["Candidate", "Epoch", "ScopeState"]
+__all__ = ["Epoch", "Fall", "ScopeState"]
 
 
 class Epoch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One run of the sequence, from one (re)start to the next.
 
-    ``name`` is the number of a detected epoch, or the text of the epoch's field; ``start_us`` and
-    ``newest_us`` bound the exchange times of its messages (None where none had one), and
-    ``newest_id`` is the greatest id.
+    ``name`` is the number of a detected epoch, or the text of the epoch's field. ``newest_id`` is
+    the greatest id. ``start_us`` and ``newest_us`` are the least and the greatest exchange time of
+    its messages, None where none had one.
     """
 
     name: int | str
@@ -21,28 +21,32 @@ class Epoch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     newest_us: int | None = None
 
 
-class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A fall of the sequence that the following messages may confirm as a new epoch."""
+class Fall(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The current epoch began with an id that fell, and is not confirmed yet.
 
-    epoch: Epoch
+    ``first_id`` is the least id since, ``confirmations`` counts the messages in which ids rise.
+    """
+
     first_id: int
     confirmations: int
 
 
 class ScopeState(msgspec.Struct, frozen=True, array_like=True):
-    """The current epoch, older ones (the newest first, a few), and perhaps a candidate.
+    """The current epoch, and older ones, the newest first, a few.
 
-    A value: judging a message returns another one and leaves this as it is.
+    A value: judging a message returns another one and leaves this as it is. It has to be held for
+    the first layer's time to live after its last change: names of epochs would be used again
+    otherwise, while ids are held under them.
     """
 
     current: Epoch
     older: tuple[Epoch, ...] = ()
-    candidate: Candidate | None = None
+    fall: Fall | None = None
     next_number: int = 1
-    """What the next candidate is called: a name is never used twice in a scope."""
+    """What the next detected epoch is called: no name is used twice in a scope."""
 
     def to_bytes(self) -> bytes:
-        """For a table; about 50 bytes."""
+        """For a table; about 30 bytes, and as many for each older epoch."""
         return _encode(self)
 
     @classmethod

@@ -31,10 +31,9 @@ class Identity(msgspec.Struct, frozen=True, gc=False):
 class Seen(Protocol):
     """The identities that are held, those not yet durable included.
 
-    ``get`` is called once for each layer that has something to say and that the earlier ones let
-    the message come to; twice for an id in doubt. It may answer with one whose time to live is
-    over: the engine looks at ``seen_at_ms`` itself. All keys that are asked for a message belong to
-    its ``scope_key``, and so to one partition.
+    ``get`` is called at most once for each layer and message. It may answer with one whose time to
+    live is over: the engine looks at ``seen_at_ms`` itself. All keys that are asked for a message
+    belong to its ``scope_key``, and so to one partition.
     """
 
     def get(self, layer: Layer, key: bytes) -> First | None: ...
