@@ -237,11 +237,11 @@ class Settings:
         shown_default="0 (never)",
     )
 
-    jobs_file: Path | None = _job(
+    job_config: Path | None = _job(
         "",
         kinds.optional(kinds.path()),
         "A TOML file that says, for the jobs that judge messages, by which layers, fields, units "
-        "and lifetimes two of them are the same: see docs/jobs.md.",
+        "and lifetimes two of them are the same: see docs/duplicates.md.",
         shown_default="none: the built-in rules",
     )
 

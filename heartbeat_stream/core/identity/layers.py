@@ -167,6 +167,11 @@ class Judge:
             record.append(Identity(step.layer, key, step.ttl_ms))
         return _new(message, state, tuple(record), tuple(abstained))
 
+    def scope_of(self, message: Message) -> dict[str, str]:
+        """The fields that decide about the partition, by name, with their values as text."""
+        values = self._scope_values(message.fields)
+        return dict(zip(self._scope_fields, map(_shown, values), strict=True))
+
     def time_us(self, message: Message) -> int | None:
         """The exchange's time of a message in microseconds. None: it has none, or an odd one."""
         try:

@@ -1,0 +1,227 @@
+"""Market messages: each once, however often and by however many ways it comes.
+
+When two messages are one says :mod:`heartbeat_stream.core.identity`; here is where they come from
+and go to, and how what was seen is remembered.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from heartbeat_stream.config.jobs import load_job_config
+from heartbeat_stream.core.identity.continuity import ContinuityEvent
+from heartbeat_stream.core.identity.layer import Layer
+from heartbeat_stream.core.identity.layers import Judge, Message, Verdict
+from heartbeat_stream.core.identity.scope_state import ScopeState
+from heartbeat_stream.core.identity.seen import First
+from heartbeat_stream.core.identity.stored import (
+    PREFIXES,
+    STATE_PREFIX,
+    decode_first,
+    encode_first,
+)
+from heartbeat_stream.core.identity.tally import LayerTally, Tally
+from heartbeat_stream.jobs.job import House
+from heartbeat_stream.jobs.memory import Memory
+from heartbeat_stream.jobs.stream_job import StreamJob
+from heartbeat_stream.settings import Settings
+from heartbeat_stream.streaming.forwarding import Arrival, source_headers
+from heartbeat_stream.streaming.producer import StampedRecord
+from heartbeat_stream.streaming.topics import JobTopics, NamedTopic
+
+__all__ = ["MarketJob", "build", "topics"]
+
+#: So much longer than it counts an identity is held, on the partition's clock, which other sources
+#: may be ahead of.
+_GRACE_MS: Final = 60_000
+#: States of sequences that are kept as they are, beside their form in the table.
+_MOST_STATES: Final = 20_000
+
+_encode = msgspec.json.Encoder().encode
+
+
+class MarketJob(StreamJob):
+    """The job in one worker."""
+
+    name: ClassVar[str] = "market"
+    table: ClassVar[str] = "market-seen"
+
+    def __init__(self, house: House, topics: JobTopics, partitions: int) -> None:
+        super().__init__(house, topics, partitions)
+        settings = house.settings
+        rules = load_job_config(settings.job_config).jobs[self.name]
+        self._judge = Judge(rules)
+        ids = [channel.message_id for channel in rules.channels.values()]
+        self._state_lifetime_ms = _GRACE_MS + max((one.ttl_ms for one in ids if one), default=0)
+        self._tally = Tally(time.perf_counter_ns)
+        self._source = topics.source.name
+        self._unique = settings.market_unique_topic
+        self._duplicates = settings.market_duplicates_topic
+        self._continuity = settings.market_continuity_topic
+        self._states: dict[tuple[int, bytes], ScopeState] = {}
+        #: States that have changed in this slice: where, and by which record.
+        self._touched: dict[tuple[int, bytes], tuple[Memory, Arrival]] = {}
+
+    @property
+    def layers(self) -> Mapping[Layer, LayerTally]:
+        """What each layer has done."""
+        return self._tally.by_layer
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def route(self, value: bytes) -> bytes:
+        return self._judge.read(value).scope_key
+
+    def decide(self, memory: Memory, arrival: Arrival) -> None:
+        message = self._judge.read(arrival.value)
+        key = message.state_key
+        state = self._state(memory, key) if key is not None else None
+        verdict = self._judge.judge(message, _SeenIn(memory), state, arrival.at_ms, self._tally)
+        if verdict.first is not None and self._is_itself(verdict.first, arrival):
+            self.counts["repeated"] += 1  # put out, and remembered, before a crash
+            return
+        if verdict.is_new:
+            self.counts["unique"] += 1
+            self._record(memory, arrival, verdict)
+            self._put(self._unique, arrival, message, [])
+        else:
+            self.counts["duplicates"] += 1
+            self._put_duplicate(arrival, message, verdict)
+        for event in verdict.events:
+            self._tell(event, arrival, message)
+        if key is not None and verdict.state is not None and verdict.state is not state:
+            self._states[memory.partition, key] = verdict.state
+            self._touched[memory.partition, key] = memory, arrival
+
+    def _is_itself(self, first: First, arrival: Arrival) -> bool:
+        return (
+            first.offset == arrival.offset
+            and first.partition == arrival.partition
+            and first.seen_at_ms == arrival.at_ms
+            and first.topic == self._source
+        )
+
+    def _record(self, memory: Memory, arrival: Arrival, verdict: Verdict) -> None:
+        first = encode_first(First(arrival.at_ms, self._source, arrival.partition, arrival.offset))
+        put, expires_ms = memory.put, memory.clock.expires_ms
+        for identity in verdict.record:
+            put(
+                PREFIXES[identity.layer] + identity.key,
+                arrival.version,
+                expires_ms(arrival.at_ms, identity.ttl_ms + _GRACE_MS),
+                first,
+            )
+
+    def _state(self, memory: Memory, key: bytes) -> ScopeState | None:
+        state = self._states.get((memory.partition, key))
+        if state is None:
+            entry = memory.get(STATE_PREFIX + key)
+            state = ScopeState.from_bytes(entry.payload) if entry is not None else None
+        return state
+
+    def flush(self) -> None:
+        for (partition, key), (memory, arrival) in self._touched.items():
+            memory.put(
+                STATE_PREFIX + key,
+                arrival.version,
+                memory.clock.expires_ms(arrival.at_ms, self._state_lifetime_ms),
+                self._states[partition, key].to_bytes(),
+            )
+        self._touched.clear()
+        if len(self._states) > _MOST_STATES:
+            self._states.clear()
+
+    def loaded(self, memory: Memory) -> None:
+        self._forget_states(memory.partition)
+
+    def drop(self, partition: int) -> None:
+        super().drop(partition)
+        self._forget_states(partition)
+
+    def _forget_states(self, partition: int) -> None:
+        self._states = {key: one for key, one in self._states.items() if key[0] != partition}
+
+    # -- putting out -----------------------------------------------------------------------------
+
+    def _put(
+        self, topic: str, arrival: Arrival, message: Message, more: list[tuple[str, bytes]]
+    ) -> None:
+        headers = [*arrival.headers, *source_headers(self._source, arrival), *more]
+        record = StampedRecord(arrival.key, arrival.value, headers, arrival.at_ms)
+        self.emit(topic, self._partition(topic, message), record)
+
+    def _partition(self, topic: str, message: Message) -> int:
+        return self.partition_of(message.scope_key, self.house.output_partitions[topic])
+
+    def _put_duplicate(self, arrival: Arrival, message: Message, verdict: Verdict) -> None:
+        first = verdict.first
+        if self._duplicates is None or first is None or verdict.layer is None:
+            return
+        more = [
+            ("duplicate-layer", verdict.layer.value.encode()),
+            ("duplicate-reason", verdict.reason.encode()),
+            ("first-topic", first.topic.encode()),
+            ("first-partition", b"%d" % first.partition),
+            ("first-offset", b"%d" % first.offset),
+        ]
+        self._put(self._duplicates, arrival, message, more)
+
+    def _tell(self, event: ContinuityEvent, arrival: Arrival, message: Message) -> None:
+        self.counts[f"continuity {event.oddity.value}"] += 1
+        told: dict[str, Any] = {
+            **self._judge.scope_of(message),
+            **msgspec.to_builtins(event),
+            "source_topic": self._source,
+            "source_partition": arrival.partition,
+            "source_offset": arrival.offset,
+        }
+        topic = self._continuity
+        record = StampedRecord(
+            message.scope_key,
+            _encode(told),
+            source_headers(self._source, arrival),
+            arrival.at_ms,
+        )
+        self.emit(topic, self._partition(topic, message), record)
+
+
+class _SeenIn:
+    """The identities that one partition remembers."""
+
+    __slots__ = ("_memory",)
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def get(self, layer: Layer, key: bytes) -> First | None:
+        entry = self._memory.get(PREFIXES[layer] + key)
+        return decode_first(entry.payload) if entry is not None else None
+
+
+def topics(settings: Settings) -> JobTopics:
+    """What the job reads, keeps and writes. Raises SettingsError where its rules are wrong."""
+    load_job_config(settings.job_config)
+    outputs = [
+        NamedTopic(settings.market_unique_topic, "HEARTBEAT_MARKET_UNIQUE_TOPIC"),
+        NamedTopic(settings.market_continuity_topic, "HEARTBEAT_MARKET_CONTINUITY_TOPIC"),
+    ]
+    if settings.market_duplicates_topic is not None:
+        outputs.append(
+            NamedTopic(settings.market_duplicates_topic, "HEARTBEAT_MARKET_DUPLICATES_TOPIC")
+        )
+    return JobTopics(
+        settings,
+        MarketJob.name,
+        NamedTopic(settings.market_topic, "HEARTBEAT_MARKET_TOPIC"),
+        (MarketJob.table,),
+        outputs=tuple(outputs),
+        keyed=settings.market_keyed,
+        keyed_variable="HEARTBEAT_MARKET_KEYED",
+    )
+
+
+def build(house: House, topics: JobTopics, partitions: int) -> MarketJob:
+    """The job of a worker."""
+    return MarketJob(house, topics, partitions)
