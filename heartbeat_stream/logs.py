@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from heartbeat_stream.settings import SPECS, Settings
 
 OURS = "heartbeat_stream"
+_WIRE = "aiokafka.conn"
 
 _PACKAGE = Path(__file__).parent
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -40,6 +41,7 @@ def set_up_logs(settings: Settings, *, quiet: bool = False, stream: TextIO | Non
     handler = logging.StreamHandler(stream or sys.stderr)
     form = JsonFormatter() if settings.log_format == "json" else HumanFormatter()
     handler.setFormatter(RedactingFormatter(form, secrets_of(settings)))
+    handler.addFilter(is_no_copy_of_the_wire)
     if not debug:
         handler.addFilter(is_worth_a_line)
         handler.addFilter(RepeatFilter())
@@ -64,6 +66,11 @@ def secrets_of(settings: Settings) -> list[str]:
     if password:
         secrets |= {password, unquote(password)}
     return sorted((secret for secret in secrets if secret), key=len, reverse=True)
+
+
+def is_no_copy_of_the_wire(record: logging.LogRecord) -> bool:
+    """False for a line that holds a request as it is sent: a login, say, or records."""
+    return record.name != _WIRE or record.levelno >= logging.INFO
 
 
 def is_worth_a_line(record: logging.LogRecord) -> bool:

@@ -10,6 +10,8 @@ from aiokafka.errors import KafkaError
 from heartbeat_stream.commands import CommandError
 from heartbeat_stream.complaints import Complaints
 from heartbeat_stream.settings import Settings
+from heartbeat_stream.streaming.diagnosis import nobody_answers, why_unreachable
+from heartbeat_stream.streaming.permissions import denied_to_worker, describe_permissions
 from heartbeat_stream.streaming.topic_admin import (
     TopicError,
     describe_topics,
@@ -41,14 +43,14 @@ async def prepare_topics(settings: Settings, jobs: Sequence[JobTopics]) -> Prepa
     Raises :class:`CommandError` where that takes too long, or a topic is not fit.
     """
     complaints = Complaints(logger)
-    missing = ""
+    missing = nobody_answers(settings)
     try:
         async with asyncio.timeout(settings.startup_timeout_ms / 1000):
             while True:
                 try:
                     found = await _look(settings, jobs)
                 except (KafkaError, OSError) as exc:
-                    missing = f"no broker answers at {','.join(settings.brokers)}"
+                    missing = await why_unreachable(settings)
                     complaints.warning("%s (%r): waiting", missing, exc)
                 else:
                     if isinstance(found, Prepared):
@@ -57,22 +59,25 @@ async def prepare_topics(settings: Settings, jobs: Sequence[JobTopics]) -> Prepa
                     complaints.warning("%s: waiting", missing)
                 await asyncio.sleep(_ASK_AGAIN_S)
     except TimeoutError:
-        variables = " and ".join(dict.fromkeys(job.source.variable for job in jobs))
-        raise CommandError(
-            f"{missing} after {settings.startup_timeout_ms} ms: check HEARTBEAT_BROKERS and "
-            f"{variables}, or create the topics with: heartbeat-stream init"
-        ) from None
+        raise CommandError(f"{missing} (given up after {settings.startup_timeout_ms} ms)") from None
 
 
 async def _look(settings: Settings, jobs: Sequence[JobTopics]) -> Prepared | str:
     """What there is, or what is missing."""
     async with kafka_admin(settings) as admin:
         names = [spec.name for spec in all_topics(settings, {}, jobs)]
+        permissions = await describe_permissions(admin, names, settings.app_id)
+        if permissions is not None and (denied := denied_to_worker(settings, permissions, jobs)):
+            raise CommandError(denied[0])
         existing = await describe_topics(admin, names)
-        named = [name for job in jobs for name in job.named()] + [settings.dead_letter_topic]
-        for name in named:
+        named = {name: variable for job in jobs for name, variable in job.named().items()}
+        named[settings.dead_letter_topic] = "HEARTBEAT_DEAD_LETTER_TOPIC"
+        for name, variable in named.items():
             if name not in existing:
-                return f"the topic {name} does not exist"
+                return (
+                    f"the topic {name} does not exist: create it with `heartbeat-stream init`, or "
+                    f"set {variable}"
+                )
         wanted = {job.job: job.internal_beside(existing) for job in jobs}
         try:
             specs = [spec for internal in wanted.values() for spec in internal]

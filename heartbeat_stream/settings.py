@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heartbeat_stream.config import kinds
-from heartbeat_stream.config.agreement import check_agreement
+from heartbeat_stream.config.agreement import OAUTHBEARER, check_agreement
 from heartbeat_stream.config.sources import SettingsError, collect, read_secret_file
 from heartbeat_stream.config.spec import PREFIX, Section, Spec, specs_of
 from heartbeat_stream.config.urls import redact_url, with_password
@@ -122,8 +122,9 @@ class Settings:
     )
     kafka_sasl_mechanism: str = _security(
         "PLAIN",
-        kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-        "How to log in, with a SASL protocol: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
+        kinds.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER),
+        "How to log in, with a SASL protocol: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 with a name "
+        "and a password, OAUTHBEARER with a token.",
         advanced=True,
     )
     kafka_username: str | None = _security(
@@ -140,6 +141,13 @@ class Settings:
         "",
         kinds.optional(kinds.path()),
         "A file that holds the password instead (a mounted secret, say).",
+        advanced=True,
+    )
+    kafka_token_file: Path | None = _security(
+        "",
+        kinds.optional(kinds.path()),
+        "A file that holds the token for OAUTHBEARER. It is read anew for each connection, so that "
+        "whoever writes it can replace the token before it expires.",
         advanced=True,
     )
     kafka_ca_file: Path | None = _security(

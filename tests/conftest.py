@@ -13,7 +13,12 @@ from hypothesis import settings as hypothesis_settings
 
 from heartbeat_stream.local.stack import EmbeddedStack
 
-pytest_plugins = ["tests.support.brokers", "tests.support.own_kafka"]
+pytest_plugins = [
+    "tests.support.brokers",
+    "tests.support.own_kafka",
+    "tests.support.secure_kafka",
+    "tests.support.secure_postgres",
+]
 
 # A machine that is busy with other tests is no failure.
 hypothesis_settings.register_profile("default", deadline=None)

@@ -6,33 +6,55 @@ from collections.abc import AsyncIterator
 
 from aiokafka.errors import KafkaError
 
-from heartbeat_stream.checks.finding import Finding, fail, ok
+from heartbeat_stream.checks.finding import Finding, fail, ok, warn
 from heartbeat_stream.checks.topics import check_topics
 from heartbeat_stream.settings import Settings
+from heartbeat_stream.streaming.diagnosis import nobody_answers, why_unreachable
+from heartbeat_stream.streaming.permissions import (
+    Operation,
+    Permissions,
+    denied_to_worker,
+    describe_permissions,
+)
 from heartbeat_stream.streaming.topic_admin import broker_count, describe_topics, kafka_admin
 from heartbeat_stream.streaming.topics import all_topics
 
 
 async def check_kafka(settings: Settings) -> AsyncIterator[Finding]:
-    """The brokers and the topics. May take some seconds where nobody answers."""
+    """The brokers, the topics, and what this login may do. May take some seconds where nobody
+    answers."""
     servers = ",".join(settings.brokers)
+    names = [spec.name for spec in all_topics(settings, {})]
     try:
         async with kafka_admin(settings) as admin:
             brokers = await broker_count(admin)
-            existing = await describe_topics(
-                admin, [spec.name for spec in all_topics(settings, {})]
-            )
+            permissions = await describe_permissions(admin, names, settings.app_id)
+            existing = await describe_topics(admin, names)
     except (KafkaError, OSError, TimeoutError) as error:
-        yield fail(f"{unreachable(settings)} ({type(error).__name__})")
+        yield fail(f"{await why_unreachable(settings)} ({type(error).__name__})")
         return
     yield ok(f"Kafka at {servers}: {brokers} broker{'' if brokers == 1 else 's'}")
-    for finding in check_topics(settings, brokers, existing):
+    hidden = _hidden(permissions)
+    for finding in check_topics(settings, brokers, existing, hidden):
         yield finding
+    if permissions is not None:
+        for line in denied_to_worker(settings, permissions):
+            yield fail(line)
+        for name, allowed in permissions.topics.items():
+            if Operation.DESCRIBE_CONFIGS not in allowed and name not in hidden:
+                yield warn(
+                    f"this login lacks DescribeConfigs on topic {name}, so its configuration has "
+                    "not been looked at: give it the ACLs of docs/security.md"
+                )
+
+
+def _hidden(permissions: Permissions | None) -> set[str]:
+    """Topics of which this login may not even know whether they exist."""
+    if permissions is None:
+        return set()
+    return {name for name, allowed in permissions.topics.items() if not allowed}
 
 
 def unreachable(settings: Settings) -> str:
     """What to say, and to do, where no broker answers."""
-    return (
-        f"no Kafka broker answers at {','.join(settings.brokers)}: start it, or set "
-        "HEARTBEAT_BROKERS and HEARTBEAT_KAFKA_SECURITY_PROTOCOL"
-    )
+    return nobody_answers(settings)

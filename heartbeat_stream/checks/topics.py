@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from heartbeat_stream.checks.finding import Finding, fail, ok, warn
 from heartbeat_stream.settings import Settings
@@ -21,14 +21,22 @@ _ALTER = "kafka-configs.sh --alter --entity-type topics --entity-name {topic} --
 
 
 def check_topics(
-    settings: Settings, brokers: int, existing: Mapping[str, TopicState]
+    settings: Settings,
+    brokers: int,
+    existing: Mapping[str, TopicState],
+    hidden: Set[str] = frozenset(),
 ) -> Iterator[Finding]:
-    """Everything about the topics, given those that exist and the number of brokers."""
+    """Everything about the topics, given those that exist and the number of brokers.
+
+    `hidden` are those of which nothing is known, and nothing is said, since we may not see them.
+    """
     for spec in all_topics(settings, existing):
         topic = existing.get(spec.name)
         if topic is not None:
             yield ok(_description(topic))
             yield from _durability(topic, brokers)
+        elif spec.name in hidden:
+            continue
         elif spec.name == settings.topic:
             yield fail(f"topic {spec.name} (HEARTBEAT_TOPIC) does not exist: {_INIT}")
         elif spec.name == settings.dead_letter_topic:

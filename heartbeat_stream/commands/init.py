@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Iterable
 
 from heartbeat_stream.commands import CommandError
 from heartbeat_stream.config.flags import fields
@@ -30,7 +31,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
 async def _create_topics(settings: Settings) -> None:
     from aiokafka.errors import KafkaError
 
-    from heartbeat_stream.checks.kafka import unreachable
+    from heartbeat_stream.streaming.diagnosis import why_unreachable
+    from heartbeat_stream.streaming.permissions import describe_permissions
     from heartbeat_stream.streaming.topic_admin import (
         TopicError,
         describe_topics,
@@ -41,20 +43,31 @@ async def _create_topics(settings: Settings) -> None:
 
     try:
         async with kafka_admin(settings) as admin:
+            names = [spec.name for spec in all_topics(settings, {})]
+            permissions = await describe_permissions(admin, names)
+            if permissions is not None:
+                _require_sight(name for name, allowed in permissions.topics.items() if not allowed)
             # The source first: what follows depends on how it really is.
             created = await ensure_topics(admin, [source_topic(settings)])
-            names = [spec.name for spec in all_topics(settings, {})]
             wanted = all_topics(settings, await describe_topics(admin, names))
             created += await ensure_topics(admin, wanted)
             existing = await describe_topics(admin, names)
     except TopicError as error:
         raise CommandError(str(error)) from error
     except (KafkaError, OSError, TimeoutError) as error:
-        raise CommandError(f"{unreachable(settings)} ({type(error).__name__})") from error
+        raise CommandError(f"{await why_unreachable(settings)} ({type(error).__name__})") from error
     for name in names:
         topic = existing[name]
         done = "created" if name in created else "exists "
         print(f"{done}  topic {name}, {topic.partitions} partitions", flush=True)
+
+
+def _require_sight(hidden: Iterable[str]) -> None:
+    """A topic that may not be described could be created, and would then not be seen."""
+    for name in hidden:
+        raise CommandError(
+            f"this login lacks Describe on topic {name}: give it the ACLs of docs/security.md"
+        )
 
 
 async def _create_table(settings: Settings) -> int:

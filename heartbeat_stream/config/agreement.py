@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from heartbeat_stream.settings import Settings
 
 
+OAUTHBEARER = "OAUTHBEARER"
+
+
 def check_agreement(settings: Settings) -> None:
     """Raise SettingsError for the first contradiction."""
     _check_topics(settings)
@@ -27,17 +30,7 @@ def _check_topics(settings: Settings) -> None:
 def _check_kafka_security(settings: Settings) -> None:
     protocol = settings.kafka_security_protocol
     about = "HEARTBEAT_KAFKA_SECURITY_PROTOCOL"
-    login = bool(settings.kafka_username), bool(settings.kafka_password)
-    if protocol.startswith("SASL") and not all(login):
-        raise SettingsError(
-            f"{about}: {protocol} needs HEARTBEAT_KAFKA_USERNAME and HEARTBEAT_KAFKA_PASSWORD "
-            "(or HEARTBEAT_KAFKA_PASSWORD_FILE)"
-        )
-    if not protocol.startswith("SASL") and any(login):
-        raise SettingsError(
-            f"{about}: {protocol} uses no user name and no password, and one is given: "
-            "want SASL_SSL or SASL_PLAINTEXT"
-        )
+    _check_login(settings, about)
     files = settings.kafka_ca_file, settings.kafka_cert_file, settings.kafka_key_file
     if not protocol.endswith("SSL") and any(files):
         raise SettingsError(
@@ -46,3 +39,36 @@ def _check_kafka_security(settings: Settings) -> None:
         )
     if (settings.kafka_cert_file is None) != (settings.kafka_key_file is None):
         raise SettingsError("HEARTBEAT_KAFKA_CERT_FILE and HEARTBEAT_KAFKA_KEY_FILE: want both")
+
+
+def _check_login(settings: Settings, about: str) -> None:
+    protocol = settings.kafka_security_protocol
+    login = bool(settings.kafka_username), bool(settings.kafka_password)
+    token = settings.kafka_token_file is not None
+    by_token = settings.kafka_sasl_mechanism == OAUTHBEARER
+    if not protocol.startswith("SASL"):
+        if any(login) or token:
+            raise SettingsError(
+                f"{about}: {protocol} uses no user name, no password and no token, and one is "
+                "given: want SASL_SSL or SASL_PLAINTEXT"
+            )
+        return
+    if by_token and not token:
+        raise SettingsError(
+            f"{about}: {protocol} with OAUTHBEARER needs HEARTBEAT_KAFKA_TOKEN_FILE"
+        )
+    if by_token and any(login):
+        raise SettingsError(
+            "HEARTBEAT_KAFKA_SASL_MECHANISM: OAUTHBEARER uses a token, and a user name or a "
+            "password is given: want SCRAM-SHA-256, SCRAM-SHA-512 or PLAIN, or neither of them"
+        )
+    if not by_token and token:
+        raise SettingsError(
+            f"HEARTBEAT_KAFKA_TOKEN_FILE: {settings.kafka_sasl_mechanism} uses no token: "
+            "want HEARTBEAT_KAFKA_SASL_MECHANISM=OAUTHBEARER"
+        )
+    if not by_token and not all(login):
+        raise SettingsError(
+            f"{about}: {protocol} needs HEARTBEAT_KAFKA_USERNAME and HEARTBEAT_KAFKA_PASSWORD "
+            "(or HEARTBEAT_KAFKA_PASSWORD_FILE)"
+        )

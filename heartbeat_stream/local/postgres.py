@@ -112,6 +112,8 @@ class PostgresServer:
     the caller; None for a temporary directory of its own.
     fsync: whether commits survive a crash of the machine. settings: further ones of
     postgresql.conf, as in `{"max_connections": "5"}`.
+    programs: an installation whose `bin` everybody may read, instead of the wheel's, which knows no
+    TLS.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class PostgresServer:
         scratch: ScratchDirectory | None = None,
         fsync: bool = False,
         settings: Mapping[str, str] | None = None,
+        programs: Path | None = None,
     ) -> None:
         self.port = take_port(port, "database")
         self._owns_scratch = scratch is None
@@ -134,7 +137,7 @@ class PostgresServer:
             "port": str(self.port),
         }
         self._uid = unprivileged_uid() if os.geteuid() == 0 else None
-        self._installation: Path | None = None
+        self._installation = programs
         self._process: ServerProcess | None = None
 
     @property

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from heartbeat_stream.tls import is_another_hosts, words_about
+
 # Where in a batch's course the error arose. Only what the rows themselves were part of can be their
 # fault: the statement that carries them, and the commit (deferred constraints are checked there).
 CONNECTING = "connecting"
@@ -162,7 +164,7 @@ def classify(error: BaseException, during: str) -> RowFault | SinkUnavailable | 
     if isinstance(error, TimeoutError):
         return SinkUnavailable("timeout", f"no answer from the database while {during}")
     if isinstance(error, ssl.SSLError):
-        return SinkUnavailable("tls", _one_line(str(error)))
+        return SinkUnavailable("tls", _one_line(_tls_words(error)))
     if isinstance(error, asyncpg.exceptions.ClientConfigurationError):
         return SinkUnavailable("configuration", _one_line(error.args[0]))
     if isinstance(error, OSError):
@@ -176,6 +178,21 @@ def classify(error: BaseException, during: str) -> RowFault | SinkUnavailable | 
         # connection that answers so is thrown away in any case.
         return SinkUnavailable("connection", _one_line(str(error.args[0] if error.args else error)))
     return None
+
+
+def _tls_words(error: ssl.SSLError) -> str:
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return str(error)
+    said = words_about(error)
+    if is_another_hosts(error):
+        return (
+            f"the server's certificate is another host's ({said}): name the host in "
+            "HEARTBEAT_DATABASE_URL as it does"
+        )
+    return (
+        f"the server's certificate is not trusted ({said}): sslrootcert must name the "
+        "certificates of the authority that signed it"
+    )
 
 
 def _server_error(error: asyncpg.PostgresError, during: str) -> RowFault | SinkUnavailable:

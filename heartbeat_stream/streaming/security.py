@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 from typing import Any
 
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import SaslAuthenticationFailed
+
+from heartbeat_stream.config.agreement import OAUTHBEARER
+from heartbeat_stream.config.sources import read_secret_file
 from heartbeat_stream.settings import Settings, SettingsError
 
-__all__ = ["kafka_auth"]
+__all__ = ["TokenFile", "kafka_auth"]
+
+_TOKEN_FILE = "HEARTBEAT_KAFKA_TOKEN_FILE"
+
+
+class TokenFile(AbstractTokenProvider):  # type: ignore[misc]
+    """The token that stands in a file at the moment, for each connection that is opened.
+
+    Somebody else keeps it fresh. Raises SettingsError where there is none at first.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        read_secret_file(_TOKEN_FILE, path)
+
+    async def token(self) -> str:
+        """Raises SaslAuthenticationFailed, which the clients take as a reason to try again."""
+        try:
+            return read_secret_file(_TOKEN_FILE, self._path)
+        except SettingsError as error:
+            raise SaslAuthenticationFailed(str(error)) from error
 
 
 def kafka_auth(settings: Settings) -> dict[str, Any]:
@@ -20,9 +46,17 @@ def kafka_auth(settings: Settings) -> dict[str, Any]:
         auth["ssl_context"] = _ssl_context(settings)
     if settings.kafka_security_protocol.startswith("SASL"):
         auth["sasl_mechanism"] = settings.kafka_sasl_mechanism
-        auth["sasl_plain_username"] = settings.kafka_username
-        auth["sasl_plain_password"] = settings.kafka_password
+        auth |= _login(settings)
     return auth
+
+
+def _login(settings: Settings) -> dict[str, Any]:
+    if settings.kafka_sasl_mechanism == OAUTHBEARER and settings.kafka_token_file is not None:
+        return {"sasl_oauth_token_provider": TokenFile(settings.kafka_token_file)}
+    return {
+        "sasl_plain_username": settings.kafka_username,
+        "sasl_plain_password": settings.kafka_password,
+    }
 
 
 def _ssl_context(settings: Settings) -> ssl.SSLContext:

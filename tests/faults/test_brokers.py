@@ -83,7 +83,7 @@ async def test_a_broker_that_is_absent_at_the_start(
     worker = own_world.start_worker(startup_timeout_ms=180_000)
     lines = 7 if FULL else 2  # one in ten seconds
     await wait_until_async(
-        lambda: worker.log_text().count("no broker answers") >= lines, 90, what="it complains"
+        lambda: worker.log_text().count("no Kafka broker answers") >= lines, 90, what="it complains"
     )
     assert worker.running
     await asyncio.to_thread(one_node.start_node)

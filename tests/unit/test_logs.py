@@ -15,7 +15,7 @@ from heartbeat_stream.logs import RepeatFilter, set_up_logs
 from heartbeat_stream.settings import Settings
 
 OURS = logging.getLogger("heartbeat_stream.some.part")
-THEIRS = logging.getLogger("aiokafka.conn")
+THEIRS = logging.getLogger("aiokafka.client")
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +56,16 @@ def test_the_json_form_has_one_line_even_for_an_exception() -> None:
     assert event["message"] == "room 前台"
     assert "ValueError: 前台" in event["exception"]
     assert event["time"].endswith("Z")
+
+
+def test_what_goes_over_the_wire_is_not_written_down() -> None:
+    stream = log_of({"HEARTBEAT_LOG_LEVEL": "DEBUG"})
+    wire = logging.getLogger("aiokafka.conn")
+    wire.debug("Request %s", "SaslAuthenticateRequest(token)")
+    wire.info("Authenticated via %s", "OAUTHBEARER")
+    assert [line.split(": ", 1)[1] for line in stream.getvalue().splitlines()] == [
+        "Authenticated via OAUTHBEARER"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +138,7 @@ def test_our_own_lines_are_not_held_back() -> None:
         OURS.warning("again")
         THEIRS.warning("again")
     assert [line.split()[2] for line in stream.getvalue().splitlines()].count("some.part:") == 3
-    assert stream.getvalue().count("aiokafka.conn: again") == 1
+    assert stream.getvalue().count("aiokafka.client: again") == 1
 
 
 def test_setting_up_again_replaces_what_was_there() -> None:

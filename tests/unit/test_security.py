@@ -6,6 +6,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+from aiokafka.errors import SaslAuthenticationFailed
 
 from heartbeat_stream.settings import Settings, SettingsError
 from heartbeat_stream.streaming.security import kafka_auth
@@ -32,6 +33,57 @@ def test_a_login_without_encryption() -> None:
         "sasl_plain_username": "reader",
         "sasl_plain_password": "hunter2",
     }
+
+
+def token_file(tmp_path: Path, text: str) -> dict[str, str]:
+    path = tmp_path / "token"
+    path.write_text(text)
+    return {
+        "HEARTBEAT_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+        "HEARTBEAT_KAFKA_SASL_MECHANISM": "OAUTHBEARER",
+        "HEARTBEAT_KAFKA_TOKEN_FILE": str(path),
+    }
+
+
+async def test_a_token_is_read_anew_for_each_connection(tmp_path: Path) -> None:
+    auth = kafka_auth(Settings.load(token_file(tmp_path, "first\n")))
+    assert auth["sasl_mechanism"] == "OAUTHBEARER"
+    assert "sasl_plain_username" not in auth
+    provider = auth["sasl_oauth_token_provider"]
+    assert await provider.token() == "first"
+    (tmp_path / "token").write_text("second\n")
+    assert await provider.token() == "second"
+    (tmp_path / "token").unlink()
+    with pytest.raises(SaslAuthenticationFailed, match="HEARTBEAT_KAFKA_TOKEN_FILE"):
+        await provider.token()
+
+
+def test_a_token_file_that_is_none(tmp_path: Path) -> None:
+    settings = Settings.load(token_file(tmp_path, ""))
+    with pytest.raises(SettingsError, match=r"HEARTBEAT_KAFKA_TOKEN_FILE: .* one line"):
+        kafka_auth(settings)
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "OAUTHBEARER"}, "needs .*TOKEN_FILE"),
+        ({"SECURITY_PROTOCOL": "SSL", "TOKEN_FILE": "x"}, "want SASL_SSL or SASL_PLAINTEXT"),
+        ({"SECURITY_PROTOCOL": "SASL_SSL", "TOKEN_FILE": "x"}, "PLAIN uses no token"),
+        (
+            {
+                "SECURITY_PROTOCOL": "SASL_SSL",
+                "SASL_MECHANISM": "OAUTHBEARER",
+                "TOKEN_FILE": "x",
+                "USERNAME": "reader",
+            },
+            "OAUTHBEARER uses a token, and a user name",
+        ),
+    ],
+)
+def test_a_token_and_what_does_not_go_with_it(variables: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        Settings.load({f"HEARTBEAT_KAFKA_{name}": value for name, value in variables.items()})
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])

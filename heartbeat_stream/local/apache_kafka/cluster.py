@@ -10,7 +10,7 @@ import base64
 import os
 import signal
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -50,6 +50,7 @@ class ApacheKafka:
 
     extra_config: further or other broker properties, as in `{"log.retention.ms": "1000"}`.
     heap: the most memory for each node's objects, as Java has it.
+    format_options: further ones of `kafka-storage.sh format`, as `--add-scram` and a user.
 
     Set for tests and benchmarks: topics are not created by themselves; a group's first rebalance
     does not wait; sessions may be as short as a second; retention and compaction are looked at
@@ -57,7 +58,11 @@ class ApacheKafka:
     """
 
     def __init__(
-        self, nodes: int = 1, extra_config: Mapping[str, str] | None = None, heap: str = HEAP
+        self,
+        nodes: int = 1,
+        extra_config: Mapping[str, str] | None = None,
+        heap: str = HEAP,
+        format_options: Sequence[str] = (),
     ) -> None:
         if nodes not in (1, 3):
             raise ValueError(f"a cluster has one node or three, not {nodes}")
@@ -66,6 +71,7 @@ class ApacheKafka:
         self._scratch = ScratchDirectory("kafka")
         self._extra_config = dict(extra_config or {})
         self._heap = heap
+        self._format_options = list(format_options)
         # As Kafka writes it; a leading dash would be taken for an option.
         encoded = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self.cluster_id = "H" + encoded[1:]
@@ -165,7 +171,10 @@ class ApacheKafka:
     def _format(self, node: Node) -> ServerProcess:
         command = ["kafka.tools.StorageTool", "format", "--cluster-id", self.cluster_id]
         formatter = self._java_process(
-            node, "formatter", "format.log", [*command, "--config", str(node.properties)]
+            node,
+            "formatter",
+            "format.log",
+            [*command, "--config", str(node.properties), *self._format_options],
         )
         formatter.start()
         return formatter
