@@ -74,7 +74,11 @@ class Worker:
         )
         self.outbox = Outbox(self.producer)
         self.lanes: Lanes
-        self.reader = ChangelogReader(connection)
+        self.reader = ChangelogReader(
+            connection,
+            trusted_ms=settings.changelog_compaction_lag_ms,
+            now_ms=self.clock.now_ms,
+        )
         self.loop_monitor = LoopMonitor()
         self._monitoring = asyncio.create_task(self.loop_monitor.run())
         self.parts = Liveness()
@@ -283,18 +287,25 @@ class Worker:
         await self.engine.finish(timeout)
 
     async def stop(self) -> None:
-        """End everything, whatever state it is in. After :meth:`finish` nothing depends on it."""
-        try:
-            async with asyncio.timeout(_FAUST_STOP_S):
-                await self.app.stop()
-                await self.outbox.stop()
-                if self.built:
-                    await self.lanes.stop()
-                await asyncio.gather(*(job.stop() for job in self.jobs.values()))
-                await self.producer.stop()
-        except TimeoutError:
+        """End everything, whatever state it is in. After :meth:`finish` nothing depends on it.
+
+        Raises TimeoutError where that takes too long; it is still going on then.
+        """
+        ending = asyncio.create_task(self._stop_parts())
+        # Not cancelled: Faust and aiokafka take that for somebody else's, and go on.
+        await asyncio.wait({ending}, timeout=_FAUST_STOP_S)
+        if not ending.done():
             logger.warning("cut off while leaving the group: everything is durable")
-            raise
+            raise TimeoutError
+        ending.result()
+
+    async def _stop_parts(self) -> None:
+        await self.app.stop()
+        await self.outbox.stop()
+        if self.built:
+            await self.lanes.stop()
+        await asyncio.gather(*(job.stop() for job in self.jobs.values()))
+        await self.producer.stop()
 
 
 def run_worker(settings: Settings) -> int:

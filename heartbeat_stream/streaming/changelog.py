@@ -8,6 +8,7 @@ once more. Otherwise compaction, which keeps the *last* record of a key, would l
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import chain
 from typing import Any
@@ -17,7 +18,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
 
 from heartbeat_stream.streaming.fetching import FetchedRecord, fetch_raw_records
-from heartbeat_stream.streaming.store import PartitionStore, Position
+from heartbeat_stream.streaming.store import News, PartitionStore, Position
 
 __all__ = ["VERSION_HEADER", "ChangelogReader", "apply_records"]
 
@@ -82,8 +83,21 @@ def _replaces(record: FetchedRecord, current: int, version: Version) -> bool:
 class ChangelogReader:
     """A consumer without a group, for reading changelog partitions to their end."""
 
-    def __init__(self, connection: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        connection: dict[str, Any],
+        *,
+        trusted_ms: int | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        """``trusted_ms``: what has left a table can be read in the changelog for so long at least.
+
+        A copy that was left behind longer ago may hold what everybody else was told to forget; so
+        it is made again from the changelog. None: no copy is that old.
+        """
         self._connection = connection
+        self._trusted_ms = trusted_ms
+        self._now_ms = now_ms
 
     async def catch_up(
         self,
@@ -97,7 +111,10 @@ class ChangelogReader:
         time: a copy is then merely further behind.
         """
         async with self._consumer(list(stores)) as consumer:
-            reading = {tp: _Reading(tp, store, version) for tp, (store, version) in stores.items()}
+            oldest = None if self._trusted_ms is None else self._now_ms() - self._trusted_ms
+            reading = {
+                tp: _Reading(tp, store, version, oldest) for tp, (store, version) in stores.items()
+            }
             first = await self._seek(consumer, reading)
             open_ones = set(reading)
             while open_ones:
@@ -168,12 +185,18 @@ class ChangelogReader:
 class _Reading:
     """The state of reading one partition."""
 
-    def __init__(self, tp: TopicPartition, store: PartitionStore, version: Version) -> None:
+    def __init__(
+        self, tp: TopicPartition, store: PartitionStore, version: Version, oldest: int | None
+    ) -> None:
         self.tp = tp
         self.store = store
         self.version = version
         self.end = 0
         self._check: Position | None = store.position
+        #: Where the copy ended, if that is too long ago for it to have been told everything.
+        self._stale: Position | None = None
+        if store.position is not None and oldest is not None:
+            self._stale = store.position if store.position.timestamp < oldest else None
 
     def begin(self, first: int) -> None:
         """Told where the changelog begins, before anything is taken."""
@@ -207,8 +230,24 @@ class _Reading:
         if self._check is not None and self._check.offset >= end:
             self._recreated("it ends before the local copy does")
             return False
+        if self._missed_something(end):
+            self._start_over()
+            return False
         self.end = end
         return True
+
+    def _missed_something(self, end: int) -> bool:
+        """Whether tombstones may have come and gone since the copy was left behind.
+
+        What is to be written to the changelog again is not: nobody else has it.
+        """
+        stale = self._stale
+        return stale is not None and stale.offset + 1 < end and not self.store.news.republish
+
+    def _start_over(self) -> None:
+        self._stale = self._check = None
+        self.store.discard("it is so old that it may hold what has left the table", logging.INFO)
+        self.store.news = News()
 
     def _recreated(self, sign: str) -> None:
         self._check = None

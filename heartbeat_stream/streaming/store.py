@@ -220,8 +220,9 @@ class PartitionStore:
         except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
             raise StoreError(f"cannot write the local state in {self.path}: {exc}") from exc
 
-    def _complain(self, why: object) -> None:
-        logger.error(
+    def _complain(self, why: object, level: int = logging.ERROR) -> None:
+        logger.log(
+            level,
             "local state in %s cannot be used (%s): it is discarded and rebuilt from the changelog",
             self.path,
             why,
@@ -235,9 +236,12 @@ class PartitionStore:
         except Exception as exc:  # as above
             raise StoreError(f"cannot open the local state in {self.path}: {exc}") from exc
 
-    def discard(self, why: object) -> None:
-        """Throw away everything in here, and start empty. Raises StoreError."""
-        self._complain(why)
+    def discard(self, why: object, level: int = logging.ERROR) -> None:
+        """Throw away everything in here, and start empty. Raises StoreError.
+
+        ``level``: that of the log line, which is less where nothing is wrong.
+        """
+        self._complain(why, level)
         self.close()
         self._db = self._open_anew()
         self._failed = False
