@@ -12,7 +12,7 @@ import pytest
 
 from heartbeat_stream.local.apache_kafka import ApacheKafka
 from heartbeat_stream.local.fleet import Fleet
-from tests.support.busy import busy
+from tests.support.busy import Scene, busy
 from tests.support.faults import FULL
 from tests.support.verdict import Crash, all_is_right
 from tests.support.wait import wait_until_async
@@ -54,7 +54,7 @@ async def test_a_broker_that_is_frozen(
     """Beyond the session of 3 s. With one worker nothing can move, so nothing is written early."""
     async with busy(own_world) as scene:
         one_node.freeze()
-        await asyncio.sleep(seconds)
+        await without_an_answer(scene, seconds)
         one_node.thaw()
         await scene.goes_on()
     await all_is_right(own_world, scene.load.oracle, outage=True)
@@ -67,11 +67,17 @@ async def test_a_broker_that_is_frozen_under_two_workers(
     async with busy(own_world, 2, keyed=True) as scene:
         begins = Crash.now()
         one_node.freeze()
-        await asyncio.sleep(12)
+        await without_an_answer(scene, 12)
         one_node.thaw()
         await scene.goes_on()
         crashes.append(begins.until_now())
     await all_is_right(own_world, scene.load.oracle, crashes=crashes, outage=True)
+
+
+async def without_an_answer(scene: Scene, seconds: float) -> None:
+    """Wait until no worker has had an answer to a fetch for so long."""
+    for worker in scene.workers:
+        await worker.until_metric("heartbeat_fetch_age_seconds", seconds, 2 * seconds + 30)
 
 
 async def test_a_broker_that_is_absent_at_the_start(

@@ -27,7 +27,13 @@ LONGEST_LIFE_S = 3.0
 
 @pytest.mark.parametrize(
     ("files", "keyed"),
-    [("kept", False), ("removed", True), ("half removed", False), ("half removed", True)],
+    [
+        ("kept", False),
+        ("removed", True),
+        ("now and then removed", False),
+        ("half removed", False),
+        ("half removed", True),
+    ],
     ids=lambda value: {False: "unkeyed", True: "keyed"}.get(value, value),
 )
 async def test_kill_again_and_again(world: World, files: str, keyed: bool) -> None:

@@ -156,6 +156,32 @@ async def test_markers_of_transactions_leave_no_lag(world: World, keyed: bool) -
     assert (await worker.metrics())["heartbeat_records_total"] == 0
 
 
+@pytest.mark.parametrize("keyed", [False, True], ids=["unkeyed", "keyed"])
+async def test_what_a_transaction_has_aborted_was_never_sent(world: World, keyed: bool) -> None:
+    await world.prepare(source_keyed=keyed)
+    oracle = Oracle()
+    worker = await world.start_worker().ready()
+    aborted = rooms(200, "aborted")
+    committed = rooms(300, "committed")
+    async with world.producer(transactional_id=f"{world.settings.app_id}-fleet") as producer:
+        for start in range(0, 200, 100):
+            await producer.begin_transaction()
+            await send_all(world, producer, aborted[start : start + 100])
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await send_all(world, producer, committed[start : start + 100])
+        async with producer.transaction():
+            await send_all(world, producer, committed[200:])
+        await producer.begin_transaction()
+        await send_all(world, producer, aborted[:10])
+        await producer.abort_transaction()  # with nothing behind it
+    oracle.accept(committed)
+    await oracle.matches(world.table)
+    await world.no_lag()
+    assert (await worker.metrics())["heartbeat_records_total"] == len(committed)
+    assert (await worker.metrics())["heartbeat_lag_records"] == 0
+
+
 async def send_all(world: World, producer: AIOKafkaProducer, heartbeats: list[Heartbeat]) -> None:
     for one in heartbeats:
         key = f"{one.hotel_id}:{one.room_id}".encode()

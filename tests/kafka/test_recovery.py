@@ -21,6 +21,7 @@ from tests.support.world import World
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 ROOMS = 200
+NEVER_MS = 600_000
 TABLES = ("latest", "last_written_at")
 
 
@@ -135,6 +136,25 @@ async def test_changelogs_that_were_made_again_are_filled_from_local_state(world
     await worker.until_metric("heartbeat_stale_total", ROOMS)
     assert oracle.differences(await world.table.rows()) == []
     assert len(await world.table.attempts()) == ROOMS
+
+
+async def test_changelogs_that_were_made_again_and_a_kill_before_they_are_filled(
+    world: World,
+) -> None:
+    """The next worker sees nothing odd any more, and fills them all the same."""
+    await world.prepare()
+    oracle = Oracle()
+    worker = await world.start_worker().ready()
+    heartbeats = await written_rooms(world, worker, oracle)
+    await worker.stopped()
+    await make_again(world, [world.changelog(table) for table in TABLES])
+    worker = await world.start_worker(checkpoint_ms=NEVER_MS).ready()
+    assert "is not the one that the local copy was made from" in worker.log_text()
+    await worker.kill()
+    assert await world.newest_in(world.changelog("latest")) == {}
+    worker = await world.start_worker().ready()
+    await in_order_again(world, heartbeats)
+    await worker.stopped()
 
 
 async def make_again(world: World, topics: list[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from heartbeat_stream.local.apache_kafka import ApacheKafka
 from heartbeat_stream.local.postgres import PostgresServer
 from tests.support.brokers import SESSION_TIMEOUT_MS
-from tests.support.verdict import Crash
+from tests.support.verdict import Crash, crashes_told
 from tests.support.worker import Worker, Workers
 from tests.support.world import Cluster, World
 
@@ -26,6 +26,7 @@ class Ground:
     chance: random.Random
     crashes: list[Crash] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
+    started: list[Worker] = field(default_factory=list)
 
     @classmethod
     def prepare(
@@ -48,7 +49,25 @@ class Ground:
         """One more, which is ready."""
         worker = self.world.start_worker()
         self.workers.append(worker)
+        self.started.append(worker)
         return await worker.ready(120)
+
+    async def all_ready(self) -> None:
+        """Wait for all of them. What has ended by itself, and said why, is started again."""
+        for worker in list(self.workers):
+            try:
+                await worker.ready(120)
+            except AssertionError:
+                if worker.running or "Traceback" in worker.log_text():
+                    raise
+                self.crashes.append(Crash.now())
+                self.workers.remove(worker)
+                await self.start_worker()
+
+    def all_crashes(self) -> list[Crash]:
+        """Those that were caused, and those that workers tell of."""
+        told = [crash for worker in self.started for crash in crashes_told(worker.log_text())]
+        return self.crashes + told
 
     def any_worker(self) -> Worker:
         return self.chance.choice(self.workers)

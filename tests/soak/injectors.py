@@ -130,8 +130,7 @@ async def _broker(ground: Ground, outage: Awaitable[None]) -> None:
     """A session may end meanwhile, and partitions move without a checkpoint."""
     begins = Crash.now()
     await outage
-    for worker in ground.workers:
-        await worker.ready(120)
+    await ground.all_ready()
     ground.crashes.append(begins.until_now())
 
 

@@ -1,7 +1,7 @@
 """``python -m tests.soak.run``: steady load and a fault a minute, then the verdict over everything.
 
 Ends with 0 and a line ``differences: 0`` where nothing was lost or written too early. The course of
-it is drawn as an SVG picture.
+it is drawn as an SVG picture, and told on a page beside it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import random
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from heartbeat_stream.local.apache_kafka import ApacheKafka
@@ -22,6 +23,7 @@ from tests.soak.chart import chart
 from tests.soak.ground import Ground
 from tests.soak.injectors import INJECTORS, Injector
 from tests.soak.recorder import Event, Recorder
+from tests.soak.report import page
 from tests.support.verdict import all_is_right
 from tests.support.world import load
 
@@ -34,12 +36,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=2_000.0, help="heartbeats a second")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
-    parser.add_argument("--chart", type=Path, default=Path("soak.svg"))
+    parser.add_argument(
+        "--faults", nargs="+", metavar="FAULT", help="these in turn, instead of all by the seed"
+    )
+    parser.add_argument("--page", type=Path, default=Path("soak.md"), help="with a chart beside it")
     return parser.parse_args()
 
 
-def drawn(seed: int) -> list[Injector]:
-    """All of the faults in an order of the seed's, for drawing them one after the other."""
+def drawn(seed: int, names: Sequence[str] | None) -> list[Injector]:
+    """The faults in the order in which they come: as named, or all of them as the seed has it."""
+    if names:
+        by_name = {inject.__name__: inject for inject in INJECTORS}
+        return [by_name[name] for name in names]
     order = list(INJECTORS)
     random.Random(seed).shuffle(order)
     return order
@@ -54,13 +62,14 @@ async def soak(options: argparse.Namespace, ground: Ground) -> str:
     recorder = Recorder(ground)
     recording = asyncio.create_task(recorder.run())
     seconds = options.minutes * 60
-    order = drawn(options.seed)
+    order = drawn(options.seed, options.faults)
+    verdict = "It has failed"
     try:
         async with load(ground.world, fleet, options.rate) as running:
-            while recorder.elapsed() + options.every <= seconds:
-                due = (len(recorder.events) + 0.5) * options.every
+            for number in range(int(seconds // options.every)):
+                due = (number + 0.5) * options.every
                 await asyncio.sleep(max(0.0, due - recorder.elapsed()))
-                inject = order[len(recorder.events) % len(order)]
+                inject = order[number % len(order)]
                 begins = recorder.elapsed()
                 say(f"{begins:6.0f} s  {inject.__name__}")
                 await inject(ground)
@@ -68,8 +77,9 @@ async def soak(options: argparse.Namespace, ground: Ground) -> str:
             await asyncio.sleep(max(0.0, seconds - recorder.elapsed()))
         say(f"{recorder.elapsed():6.0f} s  the load has ended: {running.sent:,} heartbeats")
         await all_is_right(
-            ground.world, running.oracle, crashes=ground.crashes, outage=True, seconds=180
+            ground.world, running.oracle, crashes=ground.all_crashes(), outage=True, seconds=180
         )
+        verdict = f"{running.sent:,} heartbeats, differences: 0"
     finally:
         recording.cancel()
         await asyncio.wait([recording])
@@ -77,12 +87,24 @@ async def soak(options: argparse.Namespace, ground: Ground) -> str:
             f"{options.minutes:g} minutes, {options.rate:g} heartbeats/s, {options.rooms:,} rooms, "
             f"{options.workers} workers, {len(recorder.events)} faults (seed {options.seed})"
         )
-        picture = chart(title, recorder.samples, recorder.lags, recorder.events, recorder.elapsed())
-        options.chart.write_text(picture, "utf-8")
-        say(f"drawn: {options.chart}")
+        write_down(options, title, verdict, recorder)
     for worker in ground.workers:
         await worker.stopped(60)
     return f"{title}: {running.sent:,} heartbeats\ndifferences: 0"
+
+
+def write_down(options: argparse.Namespace, title: str, verdict: str, recorder: Recorder) -> None:
+    """The page, and its chart under the same name."""
+    picture = options.page.with_suffix(".svg")
+    picture.write_text(
+        chart(title, recorder.samples, recorder.lags, recorder.events, recorder.elapsed()), "utf-8"
+    )
+    command = (
+        f'make soak SOAK_ARGS="--minutes {options.minutes:g} --every {options.every:g} '
+        f'--seed {options.seed}"'
+    )
+    options.page.write_text(page(title, command, picture.name, verdict, recorder), "utf-8")
+    say(f"written: {options.page}, {picture}")
 
 
 def say(text: str) -> None:

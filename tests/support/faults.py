@@ -27,9 +27,12 @@ def needs_kafka(world: World, why: str) -> None:
 def lose_files(world: World, files: str, chance: random.Random) -> None:
     """What a worker that was killed finds of its local state: it is ended already.
 
-    files: "kept", "removed", or "half removed" (whole stores and single files, at random).
+    files: "kept", "removed", "half removed" (whole stores and single files, at random), or "now and
+    then removed" (all of them, every other time by chance).
     """
     root = world.settings.data_dir
+    if files == "now and then removed":
+        files = chance.choice(["kept", "removed"])
     if files == "removed":
         shutil.rmtree(root, ignore_errors=True)
     elif files == "half removed":

@@ -6,6 +6,7 @@ early must have a crash between it and the one before, and each crash excuses on
 
 from __future__ import annotations
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ from tests.support.oracle import CLOCK_TOLERANCE_MS, SHOWN, Attempt, Oracle, Roo
 from tests.support.topic_reader import read_topic
 from tests.support.world import World
 
-__all__ = ["Crash", "all_is_right", "dead_letters_are_complete", "unexcused"]
+__all__ = ["Crash", "all_is_right", "crashes_told", "dead_letters_are_complete", "unexcused"]
 
 #: A statement that a killed worker has sent may still be carried out for so long.
 LINGERING_MS = 2_000
@@ -36,6 +37,28 @@ class Crash(NamedTuple):
     def until_now(self) -> Crash:
         """The same, but it has lasted until now: the worker was frozen, or cut off, say."""
         return Crash(self.begins, time.time() * 1000 + LINGERING_MS)
+
+
+_WITHOUT_CHECKPOINT = re.compile(
+    r"^(\d\d):(\d\d):(\d\d)\.\d+ .*(?:given up without a checkpoint|without a last checkpoint)",
+    re.MULTILINE,
+)
+_DAY_S = 86_400
+
+
+def crashes_told(log: str) -> list[Crash]:
+    """The moments of the last day at which a worker says that it could not make a checkpoint.
+
+    Giving a partition up without one counts as a crash. On a machine that is too busy it happens.
+    """
+    crashes = []
+    now = time.time()
+    midnight = time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))
+    for hours, minutes, seconds in _WITHOUT_CHECKPOINT.findall(log):
+        at = midnight + int(hours) * 3600 + int(minutes) * 60 + int(seconds)
+        at -= _DAY_S if at > now else 0
+        crashes.append(Crash(at * 1000, (at + 1) * 1000 + LINGERING_MS))
+    return crashes
 
 
 def unexcused(
