@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import indent
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from heartbeat_stream import __version__
 from heartbeat_stream.commands import Command, CommandError, load_commands
@@ -103,6 +103,11 @@ def _parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
 
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # argparse swallows what goes wrong here, a reader that has gone as well.
+        if message:
+            (file or sys.stderr).write(message)
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)

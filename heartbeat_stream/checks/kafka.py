@@ -8,6 +8,7 @@ from aiokafka.errors import KafkaError
 
 from heartbeat_stream.checks.finding import Finding, fail, ok, warn
 from heartbeat_stream.checks.topics import check_topics
+from heartbeat_stream.jobs.catalogue import jobs_topics
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.diagnosis import nobody_answers, why_unreachable
 from heartbeat_stream.streaming.permissions import (
@@ -24,7 +25,8 @@ async def check_kafka(settings: Settings) -> AsyncIterator[Finding]:
     """The brokers, the topics, and what this login may do. May take some seconds where nobody
     answers."""
     servers = ",".join(settings.brokers)
-    names = [spec.name for spec in all_topics(settings, {})]
+    jobs = jobs_topics(settings)
+    names = [spec.name for spec in all_topics(settings, {}, jobs)]
     try:
         async with kafka_admin(settings) as admin:
             brokers = await broker_count(admin)
@@ -35,10 +37,10 @@ async def check_kafka(settings: Settings) -> AsyncIterator[Finding]:
         return
     yield ok(f"Kafka at {servers}: {brokers} broker{'' if brokers == 1 else 's'}")
     hidden = _hidden(permissions)
-    for finding in check_topics(settings, brokers, existing, hidden):
+    for finding in check_topics(settings, brokers, existing, hidden, jobs):
         yield finding
     if permissions is not None:
-        for line in denied_to_worker(settings, permissions):
+        for line in denied_to_worker(settings, permissions, jobs):
             yield fail(line)
         for name, allowed in permissions.topics.items():
             if Operation.DESCRIBE_CONFIGS not in allowed and name not in hidden:

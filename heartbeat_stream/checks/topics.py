@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from heartbeat_stream.checks.finding import Finding, fail, ok, warn
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.topics import (
     FOREVER,
-    TABLES,
+    JobTopics,
     TopicState,
     all_topics,
-    changelog_topic_name,
-    repartition_topic_name,
-    state_topic_name,
+    heartbeat_topics,
 )
 
 _INIT = "run `heartbeat-stream init`"
@@ -25,27 +23,30 @@ def check_topics(
     brokers: int,
     existing: Mapping[str, TopicState],
     hidden: Set[str] = frozenset(),
+    jobs: Sequence[JobTopics] | None = None,
 ) -> Iterator[Finding]:
     """Everything about the topics, given those that exist and the number of brokers.
 
     `hidden` are those of which nothing is known, and nothing is said, since we may not see them.
     """
-    for spec in all_topics(settings, existing):
+    jobs = jobs if jobs is not None else [heartbeat_topics(settings)]
+    named = {name: variable for job in jobs for name, variable in job.named().items()}
+    named[settings.dead_letter_topic] = "HEARTBEAT_DEAD_LETTER_TOPIC"
+    for spec in all_topics(settings, existing, jobs):
         topic = existing.get(spec.name)
         if topic is not None:
             yield ok(_description(topic))
             yield from _durability(topic, brokers)
         elif spec.name in hidden:
             continue
-        elif spec.name == settings.topic:
-            yield fail(f"topic {spec.name} (HEARTBEAT_TOPIC) does not exist: {_INIT}")
-        elif spec.name == settings.dead_letter_topic:
-            yield fail(f"topic {spec.name} (HEARTBEAT_DEAD_LETTER_TOPIC) does not exist: {_INIT}")
+        elif spec.name in named:
+            yield fail(f"topic {spec.name} ({named[spec.name]}) does not exist: {_INIT}")
         else:
             yield from _missing(settings, spec.name, spec.replication_factor, brokers)
-    yield from _partition_counts(settings, existing)
-    yield from _repartition_retention(settings, existing)
-    yield from _changelog_policy(settings, existing)
+    for job in jobs:
+        yield from _partition_counts(job, existing)
+        yield from _repartition_retention(job, existing)
+        yield from _changelog_policy(job, existing)
 
 
 def _missing(settings: Settings, name: str, replicas: int, brokers: int) -> Iterator[Finding]:
@@ -79,29 +80,26 @@ def _durability(topic: TopicState, brokers: int) -> Iterator[Finding]:
         )
 
 
-def _partition_counts(settings: Settings, existing: Mapping[str, TopicState]) -> Iterator[Finding]:
-    of = existing.get(state_topic_name(settings))
-    for table in TABLES:
-        changelog = existing.get(changelog_topic_name(settings, table))
+def _partition_counts(job: JobTopics, existing: Mapping[str, TopicState]) -> Iterator[Finding]:
+    of = existing.get(job.state)
+    for name in job.changelogs:
+        changelog = existing.get(name)
         if of is None or changelog is None or changelog.partitions == of.partitions:
             continue
         yield fail(
             f"topic {changelog.name} has {_count(changelog.partitions, 'partition')} and "
-            f"{of.name} has {of.partitions}, so rooms and their state would part: "
+            f"{of.name} has {of.partitions}, so keys and their state would part: "
             + (
-                "start with a new HEARTBEAT_APP_ID, or set HEARTBEAT_SOURCE_KEYED=false"
-                if settings.source_keyed
+                f"start with a new HEARTBEAT_APP_ID, or set {job.keyed_variable}=false"
+                if job.keyed
                 else "start with a new HEARTBEAT_APP_ID"
             )
         )
 
 
-def _repartition_retention(
-    settings: Settings, existing: Mapping[str, TopicState]
-) -> Iterator[Finding]:
-    source = existing.get(settings.topic)
-    repartition = existing.get(repartition_topic_name(settings))
-    if settings.source_keyed or source is None or repartition is None:
+def _repartition_retention(job: JobTopics, existing: Mapping[str, TopicState]) -> Iterator[Finding]:
+    source, repartition = existing.get(job.source.name), existing.get(job.repartition)
+    if job.keyed or source is None or repartition is None:
         return
     kept, wanted = repartition.retention_ms, source.retention_ms
     if kept is None or wanted is None or kept == FOREVER:
@@ -115,9 +113,9 @@ def _repartition_retention(
         )
 
 
-def _changelog_policy(settings: Settings, existing: Mapping[str, TopicState]) -> Iterator[Finding]:
-    for table in TABLES:
-        changelog = existing.get(changelog_topic_name(settings, table))
+def _changelog_policy(job: JobTopics, existing: Mapping[str, TopicState]) -> Iterator[Finding]:
+    for name in job.changelogs:
+        changelog = existing.get(name)
         policy = changelog.config.get("cleanup.policy") if changelog else None
         if changelog and policy is not None and "delete" in policy:
             alter = _ALTER.format(topic=changelog.name, config="cleanup.policy=compact")

@@ -15,7 +15,10 @@ from heartbeat_stream.settings import Settings
 NAME = "init"
 HELP = "create the topics and the table where they are missing"
 EXAMPLE = "heartbeat-stream init --partitions 32 --replication-factor 3"
-SETTINGS = fields("Kafka", "Kafka security", "PostgreSQL")
+SETTINGS = (
+    "jobs",
+    *fields("Kafka", "Kafka security", "PostgreSQL", "Market messages", "Message filter"),
+)
 QUIET = True
 
 
@@ -25,12 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     asyncio.run(_create_topics(settings))
-    return asyncio.run(_create_table(settings))
+    return asyncio.run(_create_table(settings)) if "heartbeats" in settings.jobs else 0
 
 
 async def _create_topics(settings: Settings) -> None:
     from aiokafka.errors import KafkaError
 
+    from heartbeat_stream.jobs.catalogue import jobs_topics
     from heartbeat_stream.streaming.diagnosis import why_unreachable
     from heartbeat_stream.streaming.permissions import describe_permissions
     from heartbeat_stream.streaming.topic_admin import (
@@ -39,17 +43,18 @@ async def _create_topics(settings: Settings) -> None:
         ensure_topics,
         kafka_admin,
     )
-    from heartbeat_stream.streaming.topics import all_topics, source_topic
+    from heartbeat_stream.streaming.topics import all_topics
 
+    jobs = jobs_topics(settings)
     try:
         async with kafka_admin(settings) as admin:
-            names = [spec.name for spec in all_topics(settings, {})]
+            names = [spec.name for spec in all_topics(settings, {}, jobs)]
             permissions = await describe_permissions(admin, names)
             if permissions is not None:
                 _require_sight(name for name, allowed in permissions.topics.items() if not allowed)
-            # The source first: what follows depends on how it really is.
-            created = await ensure_topics(admin, [source_topic(settings)])
-            wanted = all_topics(settings, await describe_topics(admin, names))
+            # The sources first: what follows depends on how they really are.
+            created = await ensure_topics(admin, [job.source_spec() for job in jobs])
+            wanted = all_topics(settings, await describe_topics(admin, names), jobs)
             created += await ensure_topics(admin, wanted)
             existing = await describe_topics(admin, names)
     except TopicError as error:

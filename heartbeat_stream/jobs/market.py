@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from heartbeat_stream.config.jobs import load_job_config
-from heartbeat_stream.core.identity.continuity import ContinuityEvent
+from heartbeat_stream.core.identity.continuity import ContinuityEvent, Oddity
 from heartbeat_stream.core.identity.layer import Layer
 from heartbeat_stream.core.identity.layers import Judge, Message, Verdict
 from heartbeat_stream.core.identity.scope_state import ScopeState
@@ -47,6 +47,7 @@ class MarketJob(StreamJob):
 
     name: ClassVar[str] = "market"
     table: ClassVar[str] = "market-seen"
+    outcomes: ClassVar = ("records", "tombstones", "rejected", "unique", "duplicates", "repeated")
 
     def __init__(self, house: House, topics: JobTopics, partitions: int) -> None:
         super().__init__(house, topics, partitions)
@@ -55,6 +56,7 @@ class MarketJob(StreamJob):
         self._judge = Judge(rules)
         ids = [channel.message_id for channel in rules.channels.values()]
         self._state_lifetime_ms = _GRACE_MS + max((one.ttl_ms for one in ids if one), default=0)
+        self.events.update({oddity.value: 0 for oddity in Oddity})
         self._tally = Tally(time.perf_counter_ns)
         self._source = topics.source.name
         self._unique = settings.market_unique_topic
@@ -169,7 +171,7 @@ class MarketJob(StreamJob):
         self._put(self._duplicates, arrival, message, more)
 
     def _tell(self, event: ContinuityEvent, arrival: Arrival, message: Message) -> None:
-        self.counts[f"continuity {event.oddity.value}"] += 1
+        self.events[event.oddity.value] += 1
         told: dict[str, Any] = {
             **self._judge.scope_of(message),
             **msgspec.to_builtins(event),

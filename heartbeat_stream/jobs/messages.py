@@ -42,6 +42,7 @@ class MessageJob(StreamJob):
 
     name: ClassVar[str] = "messages"
     table: ClassVar[str] = "messages-printed"
+    outcomes: ClassVar = ("records", "tombstones", "rejected", "printed", "suppressed", "repeated")
 
     def __init__(self, house: House, topics: JobTopics, partitions: int) -> None:
         super().__init__(house, topics, partitions)

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Final, cast
 from faust.types import Message
 
 from heartbeat_stream.core.expiring import expires_of, version_of
+from heartbeat_stream.core.identity.layer import Layer
+from heartbeat_stream.core.identity.tally import LayerTally
 from heartbeat_stream.core.partition import partition_for
 from heartbeat_stream.core.reasons import Rejected
 from heartbeat_stream.jobs.job import Handle, House, TopicGrown
@@ -40,12 +42,16 @@ class StreamJob(ABC):
 
     name: ClassVar[str]
     table: ClassVar[str]
+    outcomes: ClassVar[tuple[str, ...]]
+    """The names in ``counts``: what can become of a record."""
 
     def __init__(self, house: House, topics: JobTopics, partitions: int) -> None:
         """``partitions``: how many the table has, and so the topic that feeds it."""
         self._table = house.table(self.table, version_of, partitions, expires_of)
         self.tables: Sequence[StateTable] = (self._table,)
         self.counts: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+        self._gone_put = self._gone_expired = 0
         self.house = house
         self.topics = topics
         self._partitions = partitions
@@ -223,7 +229,10 @@ class StreamJob(ABC):
 
     def drop(self, partition: int) -> None:
         self.park(partition)
-        self._memories.pop(partition, None)
+        gone = self._memories.pop(partition, None)
+        if gone is not None:
+            self._gone_put += gone.put_count
+            self._gone_expired += gone.expired_count
         self._parked.discard(partition)
 
     def deltas(self) -> list[Delta]:
@@ -236,8 +245,19 @@ class StreamJob(ABC):
     # -- looking ---------------------------------------------------------------------------------
 
     @property
-    def memories(self) -> Mapping[int, Memory]:
-        return self._memories
+    def layers(self) -> Mapping[Layer, LayerTally]:
+        """What each layer has done, of a job that has some."""
+        return {}
+
+    @property
+    def entries_put(self) -> int:
+        """Entries put into the table, of partitions that are gone, too."""
+        return self._gone_put + sum(one.put_count for one in self._memories.values())
+
+    @property
+    def entries_expired(self) -> int:
+        """Entries that have left it because their time was over."""
+        return self._gone_expired + sum(one.expired_count for one in self._memories.values())
 
     def owns(self, partition: int) -> bool:
         return partition in self._owned

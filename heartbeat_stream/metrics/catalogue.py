@@ -343,6 +343,69 @@ SECTIONS = (
         ),
     ),
     Section(
+        "Jobs that judge messages",
+        "The message filter, and the jobs for which a message counts once. `worker_job` is the "
+        "name of the job.",
+        (
+            MetricSpec(
+                "heartbeat_judged_total",
+                "counter",
+                "What became of records, by outcome: records (read from the source), tombstones, "
+                "rejected (dead letters), unique, duplicates, printed, suppressed; repeated are "
+                "those that came once more after a crash and had been judged.",
+                "unique and duplicates, or printed and suppressed, add up to what was judged. Many "
+                "repeated: workers crash, or lose their partitions without a checkpoint.",
+                ("worker_job", "outcome"),
+            ),
+            MetricSpec(
+                "heartbeat_continuity_events_total",
+                "counter",
+                "Odd places in sequences of ids, by kind: gap, repeat, out-of-order, reset.",
+                "Gaps: messages are lost on the way to the topic. Resets: a source has connected "
+                "anew.",
+                ("worker_job", "kind"),
+            ),
+            MetricSpec(
+                "heartbeat_layer_checks_total",
+                "counter",
+                "Messages that a layer has looked up.",
+                "To compare the hits with.",
+                ("worker_job", "layer"),
+            ),
+            MetricSpec(
+                "heartbeat_layer_hits_total",
+                "counter",
+                "Messages that a layer has recognised as duplicates.",
+                "Many in the first layer: the source repeats itself. In the second: several "
+                "sources tell the same. In the third: the layers before it miss something, or the "
+                "canonical form makes different messages one.",
+                ("worker_job", "layer"),
+            ),
+            MetricSpec(
+                "heartbeat_layer_abstentions_total",
+                "counter",
+                "Messages about which a layer had nothing to say: a field was missing or invalid.",
+                "All of them: the configuration names fields that the messages do not have.",
+                ("worker_job", "layer"),
+            ),
+            MetricSpec(
+                "heartbeat_layer_seconds_total",
+                "counter",
+                "Time that a layer's checks took, as a sample of them tells.",
+                "Divided by the checks, the cost of one: some microseconds. It grows when state is "
+                "read from a slow disk.",
+                ("worker_job", "layer"),
+            ),
+            MetricSpec(
+                "heartbeat_remembered_total",
+                "counter",
+                "Entries of the tables that forget: put, and expired.",
+                "In a steady state both grow alike. Where expired falls behind, so does the sweep.",
+                ("worker_job", "what"),
+            ),
+        ),
+    ),
+    Section(
         "The process",
         "Besides these there are the client library's own: process_* (memory, CPU, open files, "
         "start time) and python_*.",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from heartbeat_stream import __version__
 from heartbeat_stream.core.reasons import Reason
 from heartbeat_stream.distribution import Distribution
+from heartbeat_stream.jobs.stream_job import StreamJob
 
 if TYPE_CHECKING:
     from heartbeat_stream.app import Worker
@@ -146,6 +147,42 @@ def state(worker: "Worker") -> Mapping[str, Samples]:
     return {"heartbeat_state_bytes": sizes}
 
 
+def judged(worker: "Worker") -> Mapping[str, Samples]:
+    outcomes: list[tuple[tuple[str, ...], float]] = []
+    events: list[tuple[tuple[str, ...], float]] = []
+    entries: list[tuple[tuple[str, ...], float]] = []
+    for name, job in worker.jobs.items():
+        if not isinstance(job, StreamJob):
+            continue
+        outcomes += [((name, outcome), job.counts[outcome]) for outcome in job.outcomes]
+        events += [((name, kind), job.events[kind]) for kind in job.events]
+        entries += [((name, "put"), job.entries_put), ((name, "expired"), job.entries_expired)]
+    return {
+        "heartbeat_judged_total": outcomes,
+        "heartbeat_continuity_events_total": events,
+        "heartbeat_remembered_total": entries,
+    }
+
+
+def layers(worker: "Worker") -> Mapping[str, Samples]:
+    checks, hits, abstentions, seconds = [], [], [], []
+    for name, job in worker.jobs.items():
+        tallies = job.layers if isinstance(job, StreamJob) else {}
+        for layer, tally in tallies.items():
+            labels = (name, layer.value)
+            checks.append((labels, tally.checks))
+            hits.append((labels, tally.hits))
+            abstentions.append((labels, tally.abstentions))
+            each_ns = tally.timed_ns / tally.timed if tally.timed else 0.0
+            seconds.append((labels, each_ns * tally.checks / 1e9))
+    return {
+        "heartbeat_layer_checks_total": checks,
+        "heartbeat_layer_hits_total": hits,
+        "heartbeat_layer_abstentions_total": abstentions,
+        "heartbeat_layer_seconds_total": seconds,
+    }
+
+
 FROM_THE_START: tuple[Reading, ...] = (process,)
 #: Those that need what a worker makes once it knows its topics.
 ONCE_BUILT: tuple[Reading, ...] = (
@@ -154,6 +191,8 @@ ONCE_BUILT: tuple[Reading, ...] = (
     checkpoints,
     partitions,
     state,
+    judged,
+    layers,
 )
 #: Those of one job alone, by its name.
 OF_JOB: Mapping[str, tuple[Reading, ...]] = {"heartbeats": (records, rooms, database)}

@@ -9,7 +9,7 @@ import pytest
 from heartbeat_stream.core.partition import partition_for
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.faust_app import EngineApp, make_app
-from heartbeat_stream.streaming.store import Position, StoreOptions
+from heartbeat_stream.streaming.store import Position
 from heartbeat_stream.streaming.tables import StateTable, TableStore
 
 PARTITIONS = 4
@@ -25,7 +25,7 @@ def app(tmp_path: Path) -> Iterator[EngineApp]:
 
 @pytest.fixture
 def table(app: EngineApp) -> Iterator[StateTable]:
-    table = app.state_table("latest", lambda value: int(value), PARTITIONS, StoreOptions(1))
+    table = app.state_table("latest", lambda value: int(value), PARTITIONS)
     yield table
     table.store.close_all()
 

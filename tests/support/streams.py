@@ -14,7 +14,16 @@ from tests.support.topic_reader import read_topic
 from tests.support.wait import wait_until_async
 from tests.support.world import World
 
-__all__ = ["Sent", "headers_of", "lag_of_jobs", "no_lag_of_jobs", "prepare_jobs", "send", "source", "written"]
+__all__ = [
+    "Sent",
+    "headers_of",
+    "lag_of_jobs",
+    "no_lag_of_jobs",
+    "prepare_jobs",
+    "send",
+    "source",
+    "written",
+]
 
 
 class Sent(NamedTuple):

@@ -26,7 +26,12 @@ NAME = re.compile(r"\bheartbeat_[a-z_]+")
 #: Labels that say what a worker is, once for each, and not what happens.
 LABELS_OF_A_WORKER = {"info"}
 #: Others, all with a bounded number of values, none of which is a room, a hotel or a device.
-BOUNDED_LABELS = {"reason", "kind", "topic", "partition", "table"}
+BOUNDED_LABELS = {"reason", "kind", "topic", "partition", "table"} | {
+    "worker_job",
+    "outcome",
+    "layer",
+    "what",
+}
 
 
 # --- the list
