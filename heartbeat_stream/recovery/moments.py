@@ -49,12 +49,12 @@ def parse_moment(text: str, now_ms: int) -> Moment:
         return Earliest()
     if text.isascii() and text.isdecimal():
         if len(text) > 18:
-            raise ValueError(f'"{text}" is beyond every offset')
+            raise ValueError(f"{text!r} is beyond every offset")
         return AtOffset(int(text))
     try:
         return AtTime(parse_time(text, now_ms))
     except ValueError:
-        raise ValueError(f'"{text}" is wrong: want earliest, an offset, {_TIME}') from None
+        raise ValueError(f"{text!r} is wrong: want earliest, an offset, {_TIME}") from None
 
 
 def parse_time(text: str, now_ms: int) -> int:
@@ -68,7 +68,7 @@ def parse_time(text: str, now_ms: int) -> int:
     except ValueError:
         when = None
     if when is None or when.year < 1970:
-        raise ValueError(f'"{text}" is wrong: want {_TIME}')
+        raise ValueError(f"{text!r} is wrong: want {_TIME}")
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
     return round(when.timestamp() * 1000)
@@ -77,7 +77,7 @@ def parse_time(text: str, now_ms: int) -> int:
 def shown_time(ms: int) -> str:
     """For people: ``2026-11-30 14:00:00.000 UTC``; the number where no calendar goes so far."""
     try:
-        when = datetime.fromtimestamp(ms / 1000, UTC)
+        when = datetime.fromtimestamp(ms // 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return f"{ms} ms"
-    return f"{when:%Y-%m-%d %H:%M:%S}.{when.microsecond // 1000:03} UTC"
+    return f"{when:%Y-%m-%d %H:%M:%S}.{ms % 1000:03} UTC"
