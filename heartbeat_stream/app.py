@@ -15,13 +15,17 @@ from faust.types import TP
 from heartbeat_stream.clock import Clock
 from heartbeat_stream.commands import CommandError
 from heartbeat_stream.complaints import Complaints
+from heartbeat_stream.config.agreement import check_web_exposure
+from heartbeat_stream.history import History
 from heartbeat_stream.jobs.catalogue import job_module, jobs_topics
 from heartbeat_stream.jobs.job import House, Job, TopicGrown
 from heartbeat_stream.lag import Lag, LagMeter
 from heartbeat_stream.liveness import Liveness
+from heartbeat_stream.logs import secrets_of
 from heartbeat_stream.loop_monitor import LoopMonitor
 from heartbeat_stream.metrics.collector import worker_metrics
 from heartbeat_stream.preparing import Prepared, prepare_topics
+from heartbeat_stream.recent_errors import RecentErrors
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.changelog import ChangelogReader
 from heartbeat_stream.streaming.checkpoint import Checkpointer
@@ -36,7 +40,9 @@ from heartbeat_stream.streaming.security import kafka_auth
 from heartbeat_stream.streaming.store import StoreDamaged, StoreError
 from heartbeat_stream.streaming.topic_watch import TopicGone, until_a_topic_is_gone
 from heartbeat_stream.streaming.topics import all_topics
+from heartbeat_stream.web.access import Access
 from heartbeat_stream.web.port import listen
+from heartbeat_stream.web.summary import figures_of
 
 if TYPE_CHECKING:
     from heartbeat_stream.jobs.heartbeats import HeartbeatJob
@@ -83,6 +89,9 @@ class Worker:
         self._monitoring = asyncio.create_task(self.loop_monitor.run())
         self.parts = Liveness()
         self.metrics = worker_metrics(self)
+        self.access = Access(settings.web_token, self.clock.now_ms)
+        self.history = History(self.clock.now_ms)
+        self.errors = RecentErrors(secrets_of(settings), self.clock.now_ms)
         self.app = make_app(settings, directory.path, web_socket)
         self.app.worker = self
         self.app.liveness = self.parts
@@ -101,6 +110,7 @@ class Worker:
 
         Raises :class:`CommandError` where the cluster is not fit for it.
         """
+        logging.getLogger().addHandler(self.errors)
         # From now on, so that a worker which waits for its brokers is not taken for a dead one.
         # Faust, which would start it much later, starts nothing twice.
         await self.app.web.start()
@@ -187,6 +197,9 @@ class Worker:
         for job in self.jobs.values():
             job.keep_house()
         self._look_at_lag()
+        figures = figures_of(self)
+        if figures is not None:
+            self.history.look(figures)
 
     def _look_at_the_lease(self) -> None:
         lease = self.app.lease
@@ -291,6 +304,7 @@ class Worker:
 
         Raises TimeoutError where that takes too long; it is still going on then.
         """
+        logging.getLogger().removeHandler(self.errors)
         ending = asyncio.create_task(self._stop_parts())
         # Not cancelled: Faust and aiokafka take that for somebody else's, and go on.
         await asyncio.wait({ending}, timeout=_FAUST_STOP_S)
@@ -309,7 +323,11 @@ class Worker:
 
 
 def run_worker(settings: Settings) -> int:
-    """Run one worker until SIGINT or SIGTERM; the exit code. Raises :class:`CommandError`."""
+    """Run one worker until SIGINT or SIGTERM; the exit code.
+
+    Raises :class:`CommandError`, and :class:`SettingsError` where it would be open to others.
+    """
+    check_web_exposure(settings)
     try:
         directory = DataDirectory.claim(settings.data_dir, settings.app_id)
     except DataDirectoryError as exc:

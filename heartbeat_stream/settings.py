@@ -17,7 +17,7 @@ from pathlib import Path
 
 from heartbeat_stream.config import kinds
 from heartbeat_stream.config.agreement import OAUTHBEARER, check_agreement
-from heartbeat_stream.config.sources import SettingsError, collect, read_secret_file
+from heartbeat_stream.config.sources import Given, SettingsError, collect, read_secret_file
 from heartbeat_stream.config.spec import PREFIX, Section, Spec, specs_of
 from heartbeat_stream.config.urls import redact_url, with_password
 
@@ -369,6 +369,32 @@ class Settings:
         "for each worker.",
         shown_default="made from host and port",
     )
+    web_token: str | None = _web(
+        "",
+        kinds.optional(kinds.token()),
+        "What is to be shown to see the page and the state views: the same for all workers. Needed "
+        "where HEARTBEAT_WEB_HOST is not a loopback address.",
+        secret=True,
+    )
+    web_token_file: Path | None = _web(
+        "",
+        kinds.optional(kinds.path()),
+        "A file that holds the token instead (a mounted secret, say).",
+        advanced=True,
+    )
+    web_open: tuple[str, ...] = _web(
+        "health,metrics",
+        kinds.names_or_none("health", "metrics"),
+        "What is shown without the token all the same, to probes and to Prometheus.",
+        advanced=True,
+    )
+    web_cors_origins: tuple[str, ...] | None = _web(
+        "",
+        kinds.optional(kinds.origins()),
+        "Pages of these origins may read the web view with scripts of theirs, given the token.",
+        shown_default="none: no page of another origin",
+        advanced=True,
+    )
 
     log_format: str = _log(
         "human", kinds.choice("human", "json"), "How log lines are written: human or json."
@@ -446,6 +472,15 @@ def _with_secrets(settings: Settings) -> Settings:
             )
         password = read_secret_file("HEARTBEAT_KAFKA_PASSWORD_FILE", settings.kafka_password_file)
         settings = dataclasses.replace(settings, kafka_password=password)
+    if settings.web_token_file is not None:
+        if settings.web_token is not None:
+            raise SettingsError(
+                "HEARTBEAT_WEB_TOKEN and HEARTBEAT_WEB_TOKEN_FILE: want one of them"
+            )
+        variable = "HEARTBEAT_WEB_TOKEN_FILE"
+        text = read_secret_file(variable, settings.web_token_file)
+        token = BY_FIELD["web_token"].parse(Given(variable, text))
+        settings = dataclasses.replace(settings, web_token=token)
     if settings.database_password_file is not None:
         variable = "HEARTBEAT_DATABASE_PASSWORD_FILE"
         password = read_secret_file(variable, settings.database_password_file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING
 
 from heartbeat_stream.config.sources import SettingsError
@@ -72,3 +73,21 @@ def _check_login(settings: Settings, about: str) -> None:
             f"{about}: {protocol} needs HEARTBEAT_KAFKA_USERNAME and HEARTBEAT_KAFKA_PASSWORD "
             "(or HEARTBEAT_KAFKA_PASSWORD_FILE)"
         )
+
+
+def check_web_exposure(settings: Settings) -> None:
+    """Raise SettingsError where a worker would show its state to other machines without a token."""
+    if settings.web_token is None and not is_loopback(settings.web_host):
+        raise SettingsError(
+            f"HEARTBEAT_WEB_HOST={settings.web_host}: other machines reach the web view there, and "
+            "no token guards it: set HEARTBEAT_WEB_TOKEN or HEARTBEAT_WEB_TOKEN_FILE (openssl rand "
+            "-hex 24 makes one), or HEARTBEAT_WEB_HOST=127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to bind is this machine's alone. Other names than localhost are not."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"

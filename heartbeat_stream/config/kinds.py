@@ -88,6 +88,39 @@ def names(*known: str) -> Kind[tuple[str, ...]]:
     return Kind(parse, "a comma-separated list out of: " + ", ".join(known), "NAMES")
 
 
+def names_or_none(*known: str) -> Kind[tuple[str, ...]]:
+    """The same, or the word "none" for an empty list."""
+    some = names(*known)
+
+    def parse(text: str) -> tuple[str, ...]:
+        return () if text == "none" else some.parse(text)
+
+    return Kind(parse, f"{some.wants}; or none", "NAMES")
+
+
+def token() -> Kind[str]:
+    """A secret that fits into an HTTP header, too long to be guessed."""
+
+    def parse(text: str) -> str:
+        if not re.fullmatch(r"[!-~]{16,1024}", text):
+            raise ValueError
+        return text
+
+    return Kind(parse, "16 to 1024 letters, digits and signs of ASCII, without a space")
+
+
+def origins() -> Kind[tuple[str, ...]]:
+    """Origins as browsers send them: a scheme, a host, a port if it is not the scheme's own."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        found = tuple(part.strip() for part in text.split(","))
+        if not all(re.fullmatch(r"https?://[^\s/@?#*,]+", origin) for origin in found):
+            raise ValueError
+        return found
+
+    return Kind(parse, "origins such as https://pages.example.com, joined by commas", "ORIGINS")
+
+
 def optional(kind: Kind[T]) -> Kind[T | None]:
     """The same, or nothing."""
 

@@ -26,7 +26,7 @@ from heartbeat_stream.core.latest import (
 )
 from heartbeat_stream.core.partition import partition_for
 from heartbeat_stream.core.reasons import Rejected
-from heartbeat_stream.core.room import NEVER, Room, Stored, Written
+from heartbeat_stream.core.room import NEVER, Room, Written
 from heartbeat_stream.database import postgres_settings
 from heartbeat_stream.jobs.draining import Drain
 from heartbeat_stream.jobs.forgetting import Evictor, Expiry
@@ -41,6 +41,7 @@ from heartbeat_stream.jobs.heartbeat_tables import (
     written_version,
 )
 from heartbeat_stream.jobs.job import Handle, House, TopicGrown
+from heartbeat_stream.jobs.looking import Rooms
 from heartbeat_stream.jobs.rebuilding import rebuild, reconcile
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.sinks.postgres import PostgresSink, Table
@@ -117,6 +118,7 @@ class HeartbeatJob:
         self._parked: set[int] = set()
         self._complete: set[int] = set()  # partitions of which all that is pending is in memory
         self._routes: dict[tuple[int, str], tuple[bytes, int]] = {}
+        self.rooms = Rooms(self.schedule, self.shards, self._stores, self.owns)
 
     # -- agents ----------------------------------------------------------------------------------
 
@@ -313,17 +315,9 @@ class HeartbeatJob:
 
     def find(self, key: bytes) -> tuple[Heartbeat, Written | None] | None:
         """A room of a partition that is ours, as it is now; None if it is not known."""
-        partition = partition_for(key, self._partitions)
-        shard = self.shards.get(partition)
-        if shard is None:
-            return None
-        room = shard.rooms.get(key)
+        room = self.rooms.find(partition_for(key, self._partitions), key)
         if room is None:
-            found: tuple[Stored, Written | None] | None
-            (found,) = find_rooms(*self._stores(partition), [key])
-            if found is None:
-                return None
-            room = Room.restored(partition, key, *found)
+            return None
         written = Written(room.written_at, room.written_ts) if room.written_ts != NEVER else None
         return room.newest, written
 

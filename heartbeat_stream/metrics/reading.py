@@ -7,7 +7,6 @@ a table.
 
 import platform
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
@@ -116,7 +115,7 @@ def checkpoints(worker: "Worker") -> Mapping[str, Samples]:
     return {
         "heartbeat_checkpoints_total": checkpointer.completed,
         "heartbeat_checkpoint_failures_total": checkpointer.failed,
-        "heartbeat_checkpoint_age_seconds": time.monotonic() - worker.engine.last_checkpoint_at,
+        "heartbeat_checkpoint_age_seconds": worker.engine.checkpoint_age_s,
         "heartbeat_checkpoint_duration_seconds": checkpointer.durations,
         "heartbeat_checkpoint_records_total": checkpointer.records,
         "heartbeat_checkpoint_bytes_total": sum(

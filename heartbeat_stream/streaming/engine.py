@@ -100,6 +100,11 @@ class Engine:
     def owns(self, job: StatefulJob, partition: int) -> bool:
         return partition in self.owned[job.name]
 
+    @property
+    def checkpoint_age_s(self) -> float:
+        """How long ago the last checkpoint was completed."""
+        return time.monotonic() - self.last_checkpoint_at
+
     # -- gaining partitions ----------------------------------------------------------------------
 
     async def recover(self, changelogs: dict[str, set[int]]) -> None:

@@ -362,9 +362,23 @@ class PartitionStore:
                 return
             last = part[-1][0]
 
+    def range(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """At most ``limit`` keys, with their values, that begin with ``prefix`` and come behind
+        ``after``, in order. Reads no more than one key beyond them.
+
+        Raises as :meth:`get_many` does.
+        """
+        if self.empty:
+            return []
+        part = self._from(max(prefix, after), limit + 1)
+        return [one for one in part if one[0] > after and one[0].startswith(prefix)][:limit]
+
     def _slice(self, after: bytes | None) -> list[tuple[bytes, bytes]]:
         start = after if after is not None else b"\1"
-        count = _SLICE + (after is not None)
+        part = self._from(start, _SLICE + (after is not None))
+        return part[1:] if part and part[0][0] == after else part[:_SLICE]
+
+    def _from(self, start: bytes, count: int) -> list[tuple[bytes, bytes]]:
         try:
             part = cast(
                 "list[tuple[bytes, bytes]]", list(islice(self._db.items(from_key=start), count))
@@ -373,7 +387,7 @@ class PartitionStore:
                 self._check_end(part[-1][0] if part else start)
         except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
             raise self._error("read", exc) from exc
-        return part[1:] if part and part[0][0] == after else part[:_SLICE]
+        return part
 
     def _check_end(self, last: bytes) -> None:
         """Raise what ended an iteration, if that was not the end of all keys.

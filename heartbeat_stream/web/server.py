@@ -1,62 +1,78 @@
 """Faust's web server with this product's views beside and in place of its own."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from aiohttp.web import (
+    Application,
     AppRunner,
-    BaseRequest,
     BaseSite,
-    HTTPBadRequest,
     Server,
     SockSite,
-    StreamResponse,
 )
 from faust.web.drivers.aiohttp import Web
 
+from heartbeat_stream.web.door import Door
 from heartbeat_stream.web.health import blueprint as health
+from heartbeat_stream.web.limits import HEAD_S, LIMITS, LimitedServer
 from heartbeat_stream.web.metrics import blueprint as metrics
+from heartbeat_stream.web.overview import blueprint as overview
+from heartbeat_stream.web.page import blueprint as page
+from heartbeat_stream.web.rooms import blueprint as rooms
 from heartbeat_stream.web.router import blueprint as router
+from heartbeat_stream.web.sign_in import blueprint as sign_in
 from heartbeat_stream.web.tables import blueprint as tables
 
 if TYPE_CHECKING:
+    from heartbeat_stream.app import Worker
     from heartbeat_stream.streaming.faust_app import EngineApp
 
 __all__ = ["StateWeb"]
 
 
 class GuardedRunner(AppRunner):
-    """Turns away what aiohttp itself would stumble over."""
+    """Runs the views behind the limits."""
+
+    def __init__(self, app: Application, origins: Collection[str]) -> None:
+        super().__init__(app)
+        self._origins = origins
 
     async def _make_server(self) -> Server:
-        server = await super()._make_server()
-        handle = server.request_handler
-
-        async def guard(request: BaseRequest) -> StreamResponse:
-            # An expectation that it does not know aiohttp quotes in its answer, and fails to
-            # encode what was not UTF-8.
-            if not request.headers.get("Expect", "").isascii():
-                raise HTTPBadRequest(text="Expect: 100-continue is all that can be met\n")
-            response: StreamResponse = await handle(request)
-            return response
-
-        server.request_handler = guard
-        return server
+        made = await super()._make_server()
+        return LimitedServer(
+            made.request_handler,
+            request_factory=made.request_factory,
+            origins=self._origins,
+            head_s=HEAD_S,
+            access_log=None,
+            **LIMITS,
+        )
 
 
 class StateWeb(Web):
     """Faust's server with views of our own: of tables, which know what is not yet checkpointed, of
-    who owns what, of health and of metrics."""
+    who owns what, of health and of metrics, and the page for people.
+
+    Whatever is served, Faust's own views too, is behind the door.
+    """
 
     default_blueprints: ClassVar = [
         ("/router", router),
         ("/table", tables),
         ("/health", health),
         ("", metrics),
+        ("", page),
+        ("/ui", sign_in),
+        ("/ui/api", overview),
+        ("/ui/api", rooms),
     ]
 
     def __init__(self, app: Any, **kwargs: Any) -> None:
         super().__init__(app, **kwargs)
-        self._runner = GuardedRunner(self.web_app, access_log=None)
+        worker = cast("Worker", app.worker)
+        origins = frozenset(worker.settings.web_cors_origins or ())
+        self.web_app.middlewares.append(Door(worker.access, worker.settings.web_open, origins))
+        self._runner = GuardedRunner(self.web_app, origins)
 
     def _create_site(self) -> BaseSite:
         """On the socket that the worker has taken, instead of a port that may be gone by now.

@@ -4,25 +4,22 @@ Faust's own view asks for the owner by the JSON form of the key, while records a
 bytes; and it reads the table, which is behind memory until the next checkpoint.
 """
 
-from typing import Any, cast
+from typing import cast
 
 import msgspec
-from aiohttp import ClientError
 from faust import web
 from yarl import URL
 
 from heartbeat_stream.core.partition import partition_for
 from heartbeat_stream.streaming.store import StoreError
 from heartbeat_stream.streaming.tables import StateTable
+from heartbeat_stream.web.peers import ROUTED, Unreachable, ask
 from heartbeat_stream.web.router import key_bytes, owner_of
 from heartbeat_stream.web.view import WorkerView
 
 __all__ = ["blueprint"]
 
 blueprint = web.Blueprint("tables")
-
-#: Marks a request that another worker has passed on: it is not passed on again.
-_ROUTED = "X-Heartbeat-Routed"
 
 
 @blueprint.route("/", name="list")
@@ -65,7 +62,7 @@ class TableKey(WorkerView):
                 return self.json({"error": f"{key} is not in the table {name}"}, status=404)
             return self.web.bytes(msgspec.json.encode(value), content_type="application/json")
         owner = owner_of(self.app, table, raw)
-        if owner is None or _ROUTED in request.headers:
+        if owner is None or ROUTED in request.headers:
             return self.json(
                 {"error": "the worker that owns this key is not known at the moment: ask again"},
                 status=503,
@@ -73,13 +70,8 @@ class TableKey(WorkerView):
         return await self._ask(owner, request)
 
     async def _ask(self, owner: URL, request: web.Request) -> web.Response:
-        url = URL(f"{owner.origin()}{request.rel_url.raw_path}", encoded=True)
-        headers: dict[str, Any] = {_ROUTED: "1"}
         try:
-            async with self.app.http_client.get(url, headers=headers) as response:
-                body = await response.read()
-                return self.web.bytes(
-                    body, content_type=response.content_type, status=response.status
-                )
-        except (OSError, ClientError) as exc:
-            return self.json({"error": f"the owner {owner} does not answer: {exc}"}, status=503)
+            answer = await ask(self.worker, owner, request.rel_url.raw_path)
+        except Unreachable as exc:
+            return self.failed(503, str(exc))
+        return self.web.bytes(answer.body, content_type=answer.content_type, status=answer.status)

@@ -8,15 +8,18 @@ import re
 
 __all__ = ["DICTIONARY", "DOCUMENTED", "check", "exchange", "framed", "seeds"]
 
-#: Done, elsewhere, malformed, not there, not with this method, without or with too long a body, an
-#: expectation that cannot be met, and not now. Never 500.
-DOCUMENTED = {200, 301, 302, 304, 400, 404, 405, 411, 413, 414, 417, 431, 503}
+#: Done, elsewhere, malformed, not without the token, not there, not with this method, without or
+#: with too long a body, an expectation that cannot be met, and not now. Never 500.
+DOCUMENTED = {200, 301, 302, 303, 304, 400, 401, 404, 405, 411, 413, 414, 417, 431, 503}
 
 PATHS = [
     *("/", "/metrics", "/health/live", "/health/ready", "/health/", "/table/", "/table/latest/"),
     *("/table/latest/7:101/", "/table/last_written_at/7:101/", "/table/latest/7:101"),
     *("/table/nothing/7:101/", "/router/", "/router/latest/7:101/", "/table/latest/%FF/"),
     *("/table/latest/7:%E5%A4%A7/", "/table/latest/..%2F..%2F/", "//", "/%00", "/table//x/"),
+    *("/ui", "/ui/", "/ui/sign-in", "/ui/sign-out", "/ui/static/main.js", "/ui/static/..%2Fpage"),
+    *("/ui/api/overview", "/ui/api/worker", "/ui/api/room?hotel=7&room=%E5%A4%A7", "/ui/api/room?"),
+    *("/ui/api/rooms?hotel=7&after=%FF&limit=2", "/ui/api/rooms?hotel=7&after=1", "/ui/api/rooms"),
     *("*", "http://127.0.0.1/metrics", "/table/latest/7:101/?a=b#c", "/stats/", "/graph/"),
 ]
 
@@ -80,6 +83,8 @@ def seeds() -> list[bytes]:
     requests = [framed(b"GET", path.encode()) for path in PATHS]
     requests += [framed(method, b"/metrics") for method in (b"HEAD", b"POST", b"PUT", b"DELETE")]
     requests.append(framed(b"POST", b"/table/latest/7:101/", body=b'{"a": 1}'))
+    requests.append(framed(b"POST", b"/ui/sign-in", body=b"token=x"))
+    requests.append(framed(b"POST", b"/ui/sign-in", body=b"token=" + b"x" * 9_000))
     requests.append(framed(b"GET", b"/health/ready", b"Expect: 100-continue\r\n"))
     requests.append(framed(b"GET", b"/health/ready", b"Expect: \xe3nothing\r\n"))
     requests.append(framed(b"GET", b"/nowhere", b"Expect: \xe3nothing\r\n"))

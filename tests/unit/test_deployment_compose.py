@@ -13,6 +13,7 @@ import yaml
 from heartbeat_stream import __version__
 from heartbeat_stream.cli import _parser
 from heartbeat_stream.commands import load_commands
+from heartbeat_stream.config.agreement import check_web_exposure
 from heartbeat_stream.local.apache_kafka.jars import kafka_version
 from heartbeat_stream.settings import Settings
 from tests.support.drain import longest_end_s
@@ -37,6 +38,10 @@ def settings_of(name: str, tmp_path: Path) -> Settings:
     assert mounted in secrets
     (tmp_path / "password").write_text("from-the-secret\n")
     environment["HEARTBEAT_DATABASE_PASSWORD_FILE"] = str(tmp_path / "password")
+    if token := environment.get("HEARTBEAT_WEB_TOKEN_FILE"):
+        assert token in secrets
+        (tmp_path / "token").write_text("a-token-from-the-secret\n")
+        environment["HEARTBEAT_WEB_TOKEN_FILE"] = str(tmp_path / "token")
     return Settings.load(environment)
 
 
@@ -129,6 +134,16 @@ def test_the_port_of_the_web_view_agrees(tmp_path: Path) -> None:
     settings = settings_of("worker", tmp_path)
     assert port["target"] == settings.web_port
     assert settings.web_host == "0.0.0.0"
+
+
+def test_the_web_view_asks_for_a_token_and_metrics_do_not(tmp_path: Path) -> None:
+    settings = settings_of("worker", tmp_path)
+    check_web_exposure(settings)
+    assert settings.web_token == "a-token-from-the-secret"
+    assert "metrics" in settings.web_open, "observability/prometheus.yml shows none"
+    assert "health" in settings.web_open, "the health check of the image shows none"
+    for name in ("init", "simulator"):
+        assert settings_of(name, tmp_path).web_token is None
 
 
 def test_a_worker_has_the_time_to_end(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from kubernetes_validate import utils as schemas
 
 from heartbeat_stream import __version__
 from heartbeat_stream.commands import load_commands
+from heartbeat_stream.config.agreement import check_web_exposure
 from heartbeat_stream.local.apache_kafka.jars import kafka_version
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.topics import repartition_topic_name
@@ -73,7 +75,9 @@ def settings_of(overlay: str, workload: Manifest, directory: Path, number: int =
     for path in mounted_files(workload):
         there = directory / path.lstrip("/")
         there.parent.mkdir(parents=True, exist_ok=True)
-        there.write_text("from-the-secret\n")
+        there.write_text(
+            "from-the-secret-web\n" if path.endswith("/token") else "from-the-secret\n"
+        )
     moved = {
         key: value.replace("/etc/heartbeat-stream/", f"{directory}/etc/heartbeat-stream/")
         for key, value in environment.items()
@@ -146,7 +150,7 @@ def test_settings_are_known_and_right(overlay: str, tmp_path: Path) -> None:
 @each_overlay
 def test_no_secret_stands_in_a_manifest_that_is_applied_outside_development(overlay: str) -> None:
     if overlay == "overlays/dev":
-        assert len(of_kind(overlay, "Secret")) == 1
+        assert len(of_kind(overlay, "Secret")) == 2
         return
     assert not of_kind(overlay, "Secret")
     for workload in our_workloads(overlay):
@@ -292,6 +296,28 @@ def test_probes_ask_for_what_is_there(overlay: str, tmp_path: Path) -> None:
         "liveness": "/health/live",
         "readiness": "/health/ready",
     }
+
+
+@each_overlay
+def test_the_web_view_asks_for_a_token_and_probes_and_metrics_do_not(
+    overlay: str, tmp_path: Path
+) -> None:
+    settings = worker_settings(overlay, tmp_path)
+    check_web_exposure(settings)
+    assert settings.web_token == "from-the-secret-web"
+    assert set(settings.web_open) == {"health", "metrics"}
+    init = settings_of(overlay, the(overlay, "Job", "heartbeat-stream-init"), tmp_path)
+    assert init.web_token is None, "init shows nothing, and needs no token"
+
+
+def test_the_token_of_the_development_overlay_is_one() -> None:
+    (secret,) = (
+        one
+        for one in of_kind("overlays/dev", "Secret")
+        if one["metadata"]["name"].startswith("heartbeat-stream-web")
+    )
+    token = base64.b64decode(secret["data"]["token"]).decode()
+    check_web_exposure(Settings.load({"HEARTBEAT_WEB_TOKEN": token, "HEARTBEAT_WEB_HOST": "::"}))
 
 
 @each_overlay

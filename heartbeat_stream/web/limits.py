@@ -1,0 +1,107 @@
+"""What one client may take of the web server: bytes, and time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Final
+
+from aiohttp.web import (
+    BaseRequest,
+    HTTPBadRequest,
+    HTTPRequestEntityTooLarge,
+    HTTPServiceUnavailable,
+    RequestHandler,
+    Server,
+    StreamResponse,
+)
+
+from heartbeat_stream.web.headers import allow_origin, protect
+
+__all__ = ["BODY_MAX", "HEAD_S", "LIMITS", "LimitedServer"]
+
+#: The largest body: that of the form with the token. Request line and header fields have 8 KB each.
+BODY_MAX: Final = 4_096
+#: A connection on which no request has come after so long is closed.
+HEAD_S: Final = 10.0
+#: How long an answer may take to be made, and how long to be taken by whoever asked.
+_ANSWER_S: Final = 15.0
+_SEND_S: Final = 30.0
+
+#: aiohttp's own: an idle connection, and a body that nobody reads.
+LIMITS: Final[dict[str, Any]] = {"keepalive_timeout": 75.0, "lingering_time": 5.0}
+
+Handle = Callable[[BaseRequest], Awaitable[StreamResponse]]
+
+
+class LimitedServer(Server):
+    """Turns away what aiohttp itself would stumble over or wait for, and protects each answer."""
+
+    def __init__(
+        self, handle: Handle, *, origins: Collection[str], head_s: float, **kwargs: Any
+    ) -> None:
+        """``origins``: those whose pages may read what is answered."""
+        super().__init__(_guarded(handle), **kwargs)
+        self.origins = origins
+        self.head_s = head_s
+        self._arguments = {name: kwargs[name] for name in kwargs if name != "request_factory"}
+
+    def __call__(self) -> RequestHandler:
+        loop = asyncio.get_running_loop()
+        return _LimitedConnection(self, loop=loop, **self._arguments)
+
+
+def _guarded(handle: Handle) -> Handle:
+    async def guard(request: BaseRequest) -> StreamResponse:
+        # An expectation that it does not know aiohttp quotes in its answer, and fails to
+        # encode what was not UTF-8.
+        if not request.headers.get("Expect", "").isascii():
+            raise HTTPBadRequest(text="Expect: 100-continue is all that can be met\n")
+        if (request.content_length or 0) > BODY_MAX:
+            raise HTTPRequestEntityTooLarge(BODY_MAX, request.content_length or 0)
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                return await handle(request)
+        except TimeoutError:
+            raise HTTPServiceUnavailable(text="this took too long: ask again\n") from None
+
+    return guard
+
+
+class _LimitedConnection(RequestHandler):
+    """aiohttp's connection with bounds of time for the request that it waits for and the answer
+    that it sends. ``finish_response`` is where every answer passes, those to what is no HTTP too.
+    """
+
+    __slots__ = ("_server", "_until_request")
+
+    def __init__(self, server: LimitedServer, **kwargs: Any) -> None:
+        super().__init__(server, **kwargs)
+        self._server = server
+        self._until_request: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        loop = asyncio.get_running_loop()
+        self._until_request = loop.call_later(self._server.head_s, self.force_close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._request_has_come()
+        super().connection_lost(exc)
+
+    def _request_has_come(self) -> None:
+        if self._until_request is not None:
+            self._until_request.cancel()
+            self._until_request = None
+
+    async def finish_response(
+        self, request: BaseRequest, resp: StreamResponse, start_time: float | None
+    ) -> tuple[StreamResponse, bool]:
+        self._request_has_come()
+        if isinstance(resp, StreamResponse) and not resp.prepared:
+            protect(resp.headers)
+            allow_origin(request, resp.headers, self._server.origins)
+        try:
+            async with asyncio.timeout(_SEND_S):
+                return await super().finish_response(request, resp, start_time)
+        except TimeoutError:
+            self.force_close()
+            return resp, True
