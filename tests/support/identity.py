@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from heartbeat_stream.core.identity.continuity import Oddity
@@ -31,17 +32,17 @@ T0 = 1_700_000_000_000_000
 
 def ids(**changes: Any) -> MessageIdRule:
     """A rule for the first layer."""
-    return MessageIdRule(**{"field": "seq", "scope": SCOPE, "ttl_ms": TTL} | changes)
+    return replace(MessageIdRule("seq", SCOPE, TTL), **changes)
 
 
 def key(*more: str, **changes: Any) -> BusinessKeyRule:
     """A rule for the second layer: the scope, and these fields."""
-    return BusinessKeyRule(**{"fields": (*SCOPE, *more), "ttl_ms": TTL} | changes)
+    return replace(BusinessKeyRule((*SCOPE, *more), TTL), **changes)
 
 
 def fingerprint(**changes: Any) -> FingerprintRule:
     """A rule for the third layer."""
-    return FingerprintRule(**{"ttl_ms": TTL, "exclude": ("recv_ts",)} | changes)
+    return replace(FingerprintRule(TTL, exclude=("recv_ts",)), **changes)
 
 
 def market(

@@ -69,8 +69,7 @@ def place_by_time(
             if time_us <= _newest(state.older[0]):
                 return _in_older(state, number, time_us)
             if time_us < (current.start_us or 0) and number > state.older[0].newest_id:
-                # A late one from just before the fall. It is no part of the new sequence.
-                return Move(current.name, number, state)
+                return _late_before_fall(state, number, time_us)
     grown = _grown(current, number, time_us)
     if state.fall is not None:
         return _after_fall(state, state.fall, grown, number, confirmations)
@@ -106,6 +105,14 @@ def _out_of_order(state: ScopeState, fall: Fall) -> ContinuityEvent:
     """What the fall was, now that the following messages did not confirm it."""
     newest_id = state.older[0].newest_id
     return ContinuityEvent(Oddity.OUT_OF_ORDER, state.current.name, fall.first_id, newest_id)
+
+
+def _late_before_fall(state: ScopeState, number: int, time_us: int) -> Move:
+    """The old sequence's last ones may come when the new one has begun: they end the old epoch."""
+    before = state.older[0]
+    older = (_grown(before, number, time_us), *state.older[1:])
+    changed = ScopeState(state.current, older, state.fall, state.next_number)
+    return Move(before.name, before.newest_id, changed)
 
 
 def _in_older(state: ScopeState, number: int, time_us: int) -> Move:
