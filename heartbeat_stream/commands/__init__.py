@@ -13,7 +13,18 @@ from typing import Protocol, cast
 
 from heartbeat_stream.settings import Settings
 
-MODULES = ("worker", "demo", "stack", "init", "check", "simulate", "replay", "state", "bench")
+MODULES = (
+    "worker",
+    "demo",
+    "stack",
+    "init",
+    "check",
+    "simulate",
+    "judge",
+    "replay",
+    "state",
+    "bench",
+)
 
 
 class CommandError(Exception):
