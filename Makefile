@@ -11,7 +11,7 @@ BENCH_ARGS  ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint test test-kafka test-services bench bench-peers fuzz soak reference rules format lock clean
+.PHONY: help setup demo lint test test-kafka test-services bench bench-peers fuzz soak reference rules format lock sbom audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,7 +85,7 @@ format: $(STAMP) ## bring the code into its form
 	$(BIN)/ruff format .
 
 # requirements.lock is what a worker needs; requirements-dev.lock adds the extras, on the same versions;
-# requirements-build.lock is what the image is built with.
+# requirements-build.lock is what the image is built with, requirements-audit.lock what sbom and audit run.
 # uv resolves for every platform at once (--universal), which pip cannot; only this target needs it.
 UV_COMPILE = $(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
              --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
@@ -95,8 +95,27 @@ lock: ## both lock files anew; LOCK_ARGS="--upgrade" takes newer versions
 	$(UV_COMPILE) $(LOCK_ARGS) -o requirements.lock pyproject.toml
 	$(UV_COMPILE) $(LOCK_ARGS) -o requirements-dev.lock -c requirements.lock --all-extras pyproject.toml
 	echo hatchling | $(UV_COMPILE) $(LOCK_ARGS) -o requirements-build.lock -c requirements-dev.lock -
+	printf 'cyclonedx-bom>=7,<8\npip-audit>=2.9,<3\n' | $(UV_COMPILE) $(LOCK_ARGS) -o requirements-audit.lock -
 	rm -rf $(VENV)-lock
 
+AUDIT := $(VENV)-audit
+$(AUDIT)/.installed: requirements-audit.lock
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-audit.lock
+	@touch $@
+
+SBOM ?= sbom.cdx.json
+sbom: $(AUDIT)/.installed ## a bill of materials of what a worker needs, as CycloneDX JSON
+	$(AUDIT)/bin/cyclonedx-py requirements --output-reproducible --output-format JSON --output-file $(SBOM) \
+	  --pyproject pyproject.toml --mc-type application requirements.lock
+	$(AUDIT)/bin/python -m json.tool $(SBOM) /dev/null
+
+# The advisories are at a service that not every network lets through. --strict: what could not be asked about
+# is a failure, and no good news.
+AUDIT_ARGS ?=
+audit: $(AUDIT)/.installed ## known vulnerabilities in what a worker needs (asks an advisory service)
+	$(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements.lock $(AUDIT_ARGS)
+
 clean: ## what make and the tests left in this folder, the environment too
-	rm -rf $(VENV) $(VENV)-lock $(VENV)-peers build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-peers $(AUDIT) $(SBOM) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Iterable
 
 from heartbeat_stream.commands import CommandError
 from heartbeat_stream.config.flags import fields
@@ -36,7 +35,7 @@ async def _create_topics(settings: Settings) -> None:
 
     from heartbeat_stream.jobs.catalogue import jobs_topics
     from heartbeat_stream.streaming.diagnosis import why_unreachable
-    from heartbeat_stream.streaming.permissions import describe_permissions
+    from heartbeat_stream.streaming.permissions import denied_to_init, describe_permissions
     from heartbeat_stream.streaming.topic_admin import (
         TopicError,
         describe_topics,
@@ -51,7 +50,7 @@ async def _create_topics(settings: Settings) -> None:
             names = [spec.name for spec in all_topics(settings, {}, jobs)]
             permissions = await describe_permissions(admin, names)
             if permissions is not None:
-                _require_sight(name for name, allowed in permissions.topics.items() if not allowed)
+                _require(denied_to_init(permissions, [job.source.name for job in jobs]))
             # The sources first: what follows depends on how they really are.
             created = await ensure_topics(admin, [job.source_spec() for job in jobs])
             wanted = all_topics(settings, await describe_topics(admin, names), jobs)
@@ -67,12 +66,9 @@ async def _create_topics(settings: Settings) -> None:
         print(f"{done}  topic {name}, {topic.partitions} partitions", flush=True)
 
 
-def _require_sight(hidden: Iterable[str]) -> None:
-    """A topic that may not be described could be created, and would then not be seen."""
-    for name in hidden:
-        raise CommandError(
-            f"this login lacks Describe on topic {name}: give it the ACLs of docs/security.md"
-        )
+def _require(denied: list[str]) -> None:
+    if denied:
+        raise CommandError(denied[0])
 
 
 async def _create_table(settings: Settings) -> int:
@@ -83,7 +79,7 @@ async def _create_table(settings: Settings) -> int:
     from heartbeat_stream.sinks.connections import Connections
     from heartbeat_stream.sinks.postgres_errors import SinkUnavailable
     from heartbeat_stream.sinks.table import Table
-    from heartbeat_stream.sinks.table_inspection import create_table, inspect_table
+    from heartbeat_stream.sinks.table_inspection import create_table, inspect_table, why_not_created
 
     table = Table.parse(settings.table)
     connections = Connections(postgres_settings(settings, pool_size=1))
@@ -94,7 +90,7 @@ async def _create_table(settings: Settings) -> int:
     except (SinkUnavailable, OSError) as error:
         raise CommandError(f"{unreachable(settings)} ({error})") from error
     except asyncpg.PostgresError as error:
-        raise CommandError(f"table {table} cannot be created: {error}") from error
+        raise CommandError(f"table {table} cannot be created: {why_not_created(error)}") from error
     finally:
         await connections.stop(timeout=1.0)
     print(f"{'created' if created else 'exists '}  table {table}", flush=True)

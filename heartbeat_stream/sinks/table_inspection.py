@@ -10,6 +10,11 @@ import asyncpg
 
 from heartbeat_stream.sinks.table import COLUMNS, KEY, Table, ddl, quote
 
+NO_SCHEMA = (
+    "this login lacks USAGE on every schema of its search_path: give it the GRANTs of "
+    "docs/security.md, or name the schema in HEARTBEAT_TABLE"
+)
+
 
 class Problem(NamedTuple):
     """Something that keeps the sink from writing this table, or some rows into it."""
@@ -40,6 +45,18 @@ async def create_table(connection: asyncpg.Connection, table: Table) -> bool:
     return True
 
 
+def why_not_created(error: asyncpg.PostgresError) -> str:
+    """What kept `create_table` from its work, in one line."""
+    if isinstance(error, asyncpg.InvalidSchemaNameError):
+        return NO_SCHEMA
+    return " ".join(str(error.args[0] if error.args else error).split())
+
+
+async def _usable_schemas(connection: asyncpg.Connection) -> list[str]:
+    schemas: list[str] = await connection.fetchval("SELECT current_schemas(false)::text[]")
+    return schemas
+
+
 def _schema_ddl(schema: str) -> str:
     # Not CREATE SCHEMA IF NOT EXISTS alone: that asks for the right to create one even if it is
     # there already.
@@ -63,6 +80,8 @@ async def inspect_table(connection: asyncpg.Connection, table: Table) -> list[Pr
         found = await _find(connection, table)
     except asyncpg.InsufficientPrivilegeError as error:
         return [Problem("permission", f"no access to the schema of {table}: {error.args[0]}")]
+    if found is None and table.schema is None and not await _usable_schemas(connection):
+        return [Problem("permission", f"{NO_SCHEMA}, so {table} cannot be seen")]
     if found is None:
         return [
             Problem("no-table", f"table {table} does not exist: run `heartbeat-stream init`"),

@@ -22,7 +22,7 @@ from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema,
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.topics import JobTopics, heartbeat_topics
 
-__all__ = ["Operation", "Permissions", "denied_to_worker", "describe_permissions"]
+__all__ = ["Operation", "Permissions", "denied_to_init", "denied_to_worker", "describe_permissions"]
 
 #: What an answer says that tells nothing: it was not asked for, or the broker does not know.
 _UNTOLD = (-(2**31), 0)
@@ -65,6 +65,21 @@ def denied_to_worker(
             lines += _lacking(f"topic {name}", operations, permissions.topics[name])
     if permissions.group is not None:
         lines += _lacking(f"group {settings.app_id}", {Operation.READ}, permissions.group)
+    return lines
+
+
+def denied_to_init(permissions: Permissions, sources: Iterable[str]) -> list[str]:
+    """The same for `init`, as far as it can be told before anything is created.
+
+    A topic that may not be described could be created, and would then not be seen. How long a
+    source keeps its records decides how long the repartition topic does.
+    """
+    lines: list[str] = []
+    for name, allowed in permissions.topics.items():
+        needed = {Operation.DESCRIBE}
+        if name in sources and allowed:
+            needed.add(Operation.DESCRIBE_CONFIGS)
+        lines += _lacking(f"topic {name}", needed, allowed)
     return lines
 
 
