@@ -70,6 +70,8 @@ async def _reported(work: Coroutine[Any, Any, Result], settings: Settings) -> Re
 
     try:
         return await work
+    except BrokenPipeError:
+        raise  # whoever read our output has gone
     except SinkUnavailable as error:
         raise CommandError(f"{database.unreachable(settings)} ({error})") from error
     except (RecoveryError, TopicError) as error:

@@ -36,7 +36,7 @@ _BOUNDS = ("min_ts_ms", "max_future_ms")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_subcommands(parser, NAME, SUBCOMMANDS)
+    add_subcommands(parser, SUBCOMMANDS)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:

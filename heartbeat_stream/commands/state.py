@@ -1,5 +1,5 @@
 """Look at what the tables hold of single rooms or of all, and take a room out of them. Read from
-the changelogs, which are as new as the workers' last checkpoint; or, a single room, from a worker.
+the changelogs, which are as new as the workers' last checkpoint, or from the workers.
 """
 
 from __future__ import annotations
@@ -7,10 +7,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AbstractAsyncContextManager, aclosing
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from heartbeat_stream.commands.fleet_arguments import whole
 from heartbeat_stream.commands.progress_line import ProgressLine
@@ -28,7 +29,7 @@ from heartbeat_stream.config.flags import fields
 from heartbeat_stream.settings import Settings
 
 if TYPE_CHECKING:
-    from heartbeat_stream.recovery.tables import RoomState, TablePartition
+    from heartbeat_stream.recovery.exporting import Record
 
 NAME = "state"
 HELP = "look at the tables, and take a room out of them"
@@ -38,11 +39,11 @@ heartbeat-stream state export --format csv --output rooms.csv"""
 SETTINGS = ()
 QUIET = True
 
-_KAFKA = fields("Kafka", "Kafka security")
+_READING = (*fields("Kafka", "Kafka security"), "web_token_file")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_subcommands(parser, NAME, SUBCOMMANDS)
+    add_subcommands(parser, SUBCOMMANDS)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -57,53 +58,59 @@ def _room_arguments(parser: argparse.ArgumentParser) -> None:
 # -- get -----------------------------------------------------------------------------------------
 
 
-def _get_arguments(parser: argparse.ArgumentParser) -> None:
-    _room_arguments(parser)
+def _url_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--url", help="ask the worker with this HEARTBEAT_WEB_URL, instead of the changelogs"
+        "--url", help="ask the workers, any by its HEARTBEAT_WEB_URL, instead of the changelogs"
     )
 
 
+def _get_arguments(parser: argparse.ArgumentParser) -> None:
+    _room_arguments(parser)
+    _url_argument(parser)
+
+
 def _get(args: argparse.Namespace, settings: Settings) -> int:
-    print(json.dumps(_look_up(args, settings), ensure_ascii=False, indent=1))
+    with ProgressLine() as line:
+        room = run_reported(_look_up(args, settings, line), settings)
+    print(json.dumps(room, ensure_ascii=False, indent=1))
     return 0
 
 
-def _look_up(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
+async def _look_up(args: argparse.Namespace, settings: Settings, line: ProgressLine) -> Record:
     from heartbeat_stream.recovery.exporting import as_record
     from heartbeat_stream.recovery.rooms import find_room
-    from heartbeat_stream.recovery.worker_views import ask_worker
+    from heartbeat_stream.recovery.worker_views import ask_for_room
 
-    if args.url is None:
-        with ProgressLine() as line:
-            room = find_room(settings, args.hotel, args.room, line.show)
-            return as_record(run_reported(room, settings))
-    latest, written = run_reported(ask_worker(args.url, args.hotel, args.room, {}), settings)
-    written = written or {"at": None, "ts_ms": None}
-    return {**latest, "written_at": written["at"], "written_ts_ms": written["ts_ms"]}
+    if args.url is not None:
+        return await ask_for_room(settings, args.url, args.hotel, args.room)
+    return as_record(await find_room(settings, args.hotel, args.room, line.show))
 
 
 # -- list and export -----------------------------------------------------------------------------
 
 
-def _filter_arguments(parser: argparse.ArgumentParser) -> None:
+def _choice_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hotel", type=whole(0, 32_767), metavar="N", help="this hotel's rooms")
     parser.add_argument(
         "--pending", action="store_true", help="rooms whose newest heartbeat is not written yet"
     )
+    _url_argument(parser)
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    _filter_arguments(parser)
+    _choice_arguments(parser)
     parser.add_argument(
         "--limit", type=whole(1, 2**31), metavar="N", help="end after so many rooms"
     )
 
 
-def _chosen(partition: TablePartition, args: argparse.Namespace) -> Iterator[RoomState]:
-    for room in partition.rooms():
-        if args.hotel in (None, room.stored.hotel_id) and (room.pending or not args.pending):
-            yield room
+def _parts(
+    args: argparse.Namespace, settings: Settings, line: ProgressLine
+) -> AbstractAsyncContextManager[AsyncGenerator[Iterable[Record]]]:
+    from heartbeat_stream.recovery.listing import Choice, list_rooms
+
+    choice = Choice(args.hotel, args.pending)
+    return aclosing(list_rooms(settings, choice, args.url, line.show))
 
 
 def _list(args: argparse.Namespace, settings: Settings) -> int:
@@ -113,21 +120,18 @@ def _list(args: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _print_rooms(args: argparse.Namespace, settings: Settings, line: ProgressLine) -> None:
-    from heartbeat_stream.recovery.exporting import as_record
-    from heartbeat_stream.recovery.tables import read_tables
-
-    count = 0
-    async with aclosing(read_tables(settings, line.show)) as partitions:
-        async for partition in partitions:
-            for room in _chosen(partition, args):
-                print(json.dumps(as_record(room), ensure_ascii=False))
-                count += 1
-                if count == args.limit:
-                    return
+    left = args.limit
+    async with _parts(args, settings, line) as parts:
+        async for rooms in parts:
+            for room in islice(rooms, left):
+                print(json.dumps(room, ensure_ascii=False))
+                left = left and left - 1
+            if left == 0:
+                return
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    _filter_arguments(parser)
+    _choice_arguments(parser)
     parser.add_argument("--format", choices=("csv", "jsonl", "parquet"), required=True)
     parser.add_argument("--output", type=Path, required=True, metavar="FILE")
 
@@ -141,13 +145,12 @@ def _export(args: argparse.Namespace, settings: Settings) -> int:
 
 async def _write_rooms(args: argparse.Namespace, settings: Settings, line: ProgressLine) -> int:
     from heartbeat_stream.recovery.exporting import open_export
-    from heartbeat_stream.recovery.tables import read_tables
 
     count = 0
     with open_export(args.format, args.output) as write:
-        async with aclosing(read_tables(settings, line.show)) as partitions:
-            async for partition in partitions:
-                count += write(_chosen(partition, args))
+        async with _parts(args, settings, line) as parts:
+            async for rooms in parts:
+                count += write(rooms)
                 line.show(f"{count:,} rooms written")
     return count
 
@@ -174,16 +177,17 @@ SUBCOMMANDS = (
         "print what is known of one room",
         "A JSON object; times are milliseconds since 1970.",
         "heartbeat-stream state get 1309 大会议室 --url http://127.0.0.1:6066",
-        _KAFKA,
+        _READING,
         _get_arguments,
         _get,
     ),
     Subcommand(
         "list",
         "print all rooms, a line of JSON for each",
-        "Ordered by partition, and within one by key.",
+        "From the changelogs ordered by partition, and within one by key; from workers, which\n"
+        "need --hotel, by name.",
         "heartbeat-stream state list --hotel 1309 --pending",
-        _KAFKA,
+        _READING,
         _list_arguments,
         _list,
     ),
@@ -193,7 +197,7 @@ SUBCOMMANDS = (
         'CSV, JSON lines, or Parquet (needs the extra "parquet"). The file is there once it is\n'
         "whole.",
         "heartbeat-stream state export --format parquet --output rooms.parquet",
-        _KAFKA,
+        _READING,
         _export_arguments,
         _export,
     ),

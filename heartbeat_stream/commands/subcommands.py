@@ -10,8 +10,6 @@ from typing import NamedTuple
 from heartbeat_stream.config.flags import add_setting_flags
 from heartbeat_stream.settings import Settings
 
-PROGRAM = "heartbeat-stream"
-
 
 class Subcommand(NamedTuple):
     """What `Command` is to the program, this is to a command."""
@@ -25,12 +23,10 @@ class Subcommand(NamedTuple):
     run: Callable[[argparse.Namespace, Settings], int]
 
 
-def add_subcommands(
-    parser: argparse.ArgumentParser, command: str, subcommands: Sequence[Subcommand]
-) -> None:
+def add_subcommands(parser: argparse.ArgumentParser, subcommands: Sequence[Subcommand]) -> None:
     """Declare them. What was chosen is run by :func:`run_subcommand`."""
     listing = parser.add_subparsers(
-        dest="subcommand", metavar="WHAT", required=True, prog=f"{PROGRAM} {command}"
+        dest="subcommand", metavar="WHAT", required=True, prog=parser.prog
     )
     for one in subcommands:
         sub = listing.add_parser(

@@ -15,7 +15,7 @@ import msgspec
 from heartbeat_stream.recovery.errors import RecoveryError
 from heartbeat_stream.recovery.tables import RoomState
 
-__all__ = ["COLUMNS", "FORMATS", "WriteRooms", "as_record", "open_export"]
+__all__ = ["COLUMNS", "FORMATS", "Record", "WriteRooms", "as_record", "open_export"]
 
 #: What there is of a room, in this order, in every form: texts are the two ids that end in them.
 COLUMNS = (
@@ -35,12 +35,14 @@ _TEXTS = ("room_id", "device_id")
 #: Rooms in a group of rows, all of which are in memory at once.
 _ROW_GROUP = 50_000
 
+#: A room by the names of its columns, in their order.
+Record = dict[str, Any]
 #: Writes rooms, and answers how many there were.
-WriteRooms = Callable[[Iterable[RoomState]], int]
+WriteRooms = Callable[[Iterable[Record]], int]
 
 
-def as_record(room: RoomState) -> dict[str, Any]:
-    """A room by the names of its columns; the last two are None where it was never written."""
+def as_record(room: RoomState) -> Record:
+    """A room of the tables; the last two columns are None where it was never written."""
     stored, written = room.stored, room.written
     return {
         "hotel_id": stored.hotel_id,
@@ -78,10 +80,10 @@ def open_export(form: str, path: Path) -> Iterator[WriteRooms]:
 def _jsonl(stream: IO[bytes]) -> Iterator[WriteRooms]:
     """JSON in UTF-8, an object on each line."""
 
-    def write(rooms: Iterable[RoomState]) -> int:
+    def write(rooms: Iterable[Record]) -> int:
         count = 0
         for room in rooms:
-            stream.write(msgspec.json.encode(as_record(room)) + b"\n")
+            stream.write(msgspec.json.encode(room) + b"\n")
             count += 1
         return count
 
@@ -95,10 +97,10 @@ def _csv(stream: IO[bytes]) -> Iterator[WriteRooms]:
     lines = csv.DictWriter(text, COLUMNS)
     lines.writeheader()
 
-    def write(rooms: Iterable[RoomState]) -> int:
+    def write(rooms: Iterable[Record]) -> int:
         count = 0
         for room in rooms:
-            lines.writerow(as_record(room))
+            lines.writerow(room)
             count += 1
         return count
 
@@ -121,9 +123,9 @@ def _parquet(stream: IO[bytes]) -> Iterator[WriteRooms]:
     )
     with ParquetWriter(stream, schema) as file:
 
-        def write(rooms: Iterable[RoomState]) -> int:
+        def write(rooms: Iterable[Record]) -> int:
             left, count = iter(rooms), 0
-            while part := [as_record(room) for room in islice(left, _ROW_GROUP)]:
+            while part := list(islice(left, _ROW_GROUP)):
                 file.write_table(pyarrow.Table.from_pylist(part, schema))
                 count += len(part)
             return count

@@ -11,8 +11,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from aiokafka.structs import TopicPartition
 
@@ -34,6 +32,7 @@ from heartbeat_stream.recovery.errors import RecoveryError
 from heartbeat_stream.recovery.moments import Earliest
 from heartbeat_stream.recovery.operation import Progress
 from heartbeat_stream.recovery.reading import Span, read_spans, records_in
+from heartbeat_stream.recovery.scratch import scratch_directory
 from heartbeat_stream.recovery.verdicts import bounds_of
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.producer import BatchProducer, OutRecord
@@ -196,9 +195,9 @@ def _keep(stores: Sequence[PartitionStore], combined: Combined) -> None:
 async def _open_stores(partitions: int) -> AsyncIterator[list[PartitionStore]]:
     """A store for each partition, in a temporary directory."""
     options = StoreOptions(_CACHE_MB)
-    with TemporaryDirectory(prefix="heartbeat-stream-") as directory:
+    with scratch_directory() as directory:
         stores = [
-            PartitionStore(Path(directory) / f"{number}", options, "recovery")
+            PartitionStore(directory / f"{number}", options, "recovery")
             for number in range(partitions)
         ]
         try:

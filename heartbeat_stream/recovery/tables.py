@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition
@@ -24,6 +23,7 @@ from heartbeat_stream.jobs.heartbeat_tables import (
 )
 from heartbeat_stream.recovery.cluster import connection, partition_counts
 from heartbeat_stream.recovery.errors import RecoveryError
+from heartbeat_stream.recovery.scratch import scratch_directory
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.changelog import ChangelogReader
 from heartbeat_stream.streaming.store import PartitionStore, StoreOptions
@@ -106,8 +106,8 @@ async def read_tables(
 
     for start in range(0, len(wanted), _PARTITIONS_AT_ONCE):
         part = wanted[start : start + _PARTITIONS_AT_ONCE]
-        with TemporaryDirectory(prefix="heartbeat-stream-") as directory:
-            opened = _open(Path(directory), part, tables)
+        with scratch_directory() as directory:
+            opened = _open(directory, part, tables)
             try:
                 await reader.catch_up(
                     {

@@ -1,7 +1,12 @@
-"""A room as a running worker has it, what is not yet checkpointed included."""
+"""Rooms as the running workers have them, what is not yet checkpointed included.
+
+Any worker may be asked: it asks the others. Where they are guarded, the settings' token is shown.
+"""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -12,43 +17,99 @@ from yarl import URL
 from heartbeat_stream.core.heartbeat import room_key
 from heartbeat_stream.jobs.heartbeat_tables import LATEST, WRITTEN
 from heartbeat_stream.recovery.errors import RecoveryError
+from heartbeat_stream.recovery.exporting import Record
+from heartbeat_stream.settings import Settings
 
-__all__ = ["ask_worker"]
+__all__ = ["ask_for_hotel", "ask_for_room"]
 
 _TIMEOUT_S = 15.0
+_PAGE = 200
 
 
-async def ask_worker(
-    base_url: str, hotel: int, room: str, headers: dict[str, str]
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """What `latest` and `last_written_at` hold of it. Any worker of the group may be asked.
+class _Asking:
+    """A worker's web view."""
 
-    Raises RecoveryError where it does not answer, or does not know the room.
-    """
-    key = quote(room_key(hotel, room), safe="")
+    def __init__(self, session: aiohttp.ClientSession, base_url: str) -> None:
+        self._session = session
+        self._base_url = base_url.rstrip("/")
+
+    async def get(self, path: str) -> dict[str, Any] | None:
+        """The JSON object there; None for a 404."""
+        url = URL(f"{self._base_url}{path}", encoded=True)
+        async with self._session.get(url, allow_redirects=False) as response:
+            body = await response.read()
+        if response.status == 404:
+            return None
+        if response.status == 401:
+            raise RecoveryError("the workers ask for a token: set HEARTBEAT_WEB_TOKEN to theirs")
+        if response.status != 200:
+            said = " ".join(body[:200].decode(errors="replace").split())
+            raise RecoveryError(f"the worker answers with {response.status}: {said}")
+        try:
+            return msgspec.json.decode(body, type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise RecoveryError(f"what answers at {self._base_url} is no worker") from None
+
+
+@asynccontextmanager
+async def _asking(settings: Settings, base_url: str) -> AsyncIterator[_Asking]:
+    token = settings.web_token
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     try:
         async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
-            latest = await _get(session, f"{base_url.rstrip('/')}/table/{LATEST}/{key}/")
-            if latest is None:
-                raise RecoveryError(f"the workers do not know hotel {hotel}, room {room}")
-            return latest, await _get(session, f"{base_url.rstrip('/')}/table/{WRITTEN}/{key}/")
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            yield _Asking(session, base_url)
+    except (aiohttp.ClientError, TimeoutError) as error:
         raise RecoveryError(
             f"no worker answers at {base_url} ({type(error).__name__}): see its HEARTBEAT_WEB_URL, "
             "or leave --url out, to read the changelogs"
         ) from error
 
 
-async def _get(session: aiohttp.ClientSession, url: str) -> dict[str, Any] | None:
-    async with session.get(URL(url, encoded=True), allow_redirects=False) as response:
-        body = await response.read()
-        if response.status == 404:
-            return None
-        if response.status != 200:
-            raise RecoveryError(f"{url} answers with {response.status}: {body[:200]!r}")
-        try:
-            found: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
-        except msgspec.DecodeError:
-            raise RecoveryError(f"{url} answers with something else than a worker does") from None
-        return found
+async def ask_for_room(settings: Settings, base_url: str, hotel: int, room: str) -> Record:
+    """The five columns and the last write of a room.
+
+    Raises RecoveryError where no worker answers, or none knows the room.
+    """
+    key = quote(room_key(hotel, room), safe="")
+    async with _asking(settings, base_url) as worker:
+        latest = await worker.get(f"/table/{LATEST}/{key}/")
+        if latest is None:
+            raise RecoveryError(f"the workers do not know hotel {hotel}, room {room}")
+        written = await worker.get(f"/table/{WRITTEN}/{key}/") or {}
+    return {**latest, "written_at": written.get("at"), "written_ts_ms": written.get("ts_ms")}
+
+
+async def ask_for_hotel(
+    settings: Settings, base_url: str, hotel: int
+) -> AsyncGenerator[list[Record]]:
+    """All rooms of a hotel, a page at a time, in the order of their names.
+
+    They do not tell since when something waits: `arrived_at` is None. Raises RecoveryError as
+    :func:`ask_for_room` does, and where some of the rooms cannot be looked at.
+    """
+    after = ""
+    async with _asking(settings, base_url) as worker:
+        while True:
+            query = f"hotel={hotel}&limit={_PAGE}&after={quote(after, safe='')}"
+            page = await worker.get(f"/ui/api/rooms?{query}")
+            if page is None:
+                raise RecoveryError(f"{base_url} is no worker, or one of an older version")
+            if page["missing"]:
+                raise RecoveryError(f"not all rooms can be looked at: {page['missing'][0]}")
+            yield [_as_record(room) for room in page["rooms"]]
+            if page["next"] is None:
+                return
+            after = page["next"]
+
+
+def _as_record(room: dict[str, Any]) -> Record:
+    newest, written = room["newest"], room["written"] or {}
+    return {
+        **{name: newest[name] for name in ("hotel_id", "room_id", "device_id", "ts_ms", "status")},
+        "source_partition": room["source_partition"],
+        "source_offset": room["source_offset"],
+        "arrived_at": None,
+        "written_at": written.get("at"),
+        "written_ts_ms": written.get("ts_ms"),
+    }

@@ -26,7 +26,7 @@ def heartbeat_of(record: dict[str, Any]) -> Heartbeat:
 
 
 async def test_what_is_known_of_rooms(world: World) -> None:
-    await world.prepare(cooldown_ms=600_000)
+    await world.prepare(cooldown_ms=600_000, web_token="t0ken-of-these-workers-0123456789")
     oracle = Oracle()
     worker = await world.start_worker().ready()
     heartbeats = [Heartbeat(7, room, now_ms(), '设备, "1"', 1) for room in ODD_ROOMS]
@@ -60,9 +60,30 @@ async def test_what_is_known_of_rooms(world: World) -> None:
             assert "not know hotel 7" in from_worker.err
     dashed = await run_command(world, "state", "get", "7", "--", "-1", code=1)
     assert "room -1" in dashed.err
+    await asks_workers(world, oracle, url)
     away = await run_command(world, "state", "get", "7", "x", "--url", "http://127.0.0.1:1", code=1)
     assert "no worker answers at http://127.0.0.1:1" in away.err
     await worker.stopped()
+
+
+async def asks_workers(world: World, oracle: Oracle, url: str) -> None:
+    """A hotel has more rooms than they answer at once."""
+    path = world.directory / "hotel.jsonl"
+    export = ("state", "export", "--format", "jsonl", "--output", str(path), "--url", url)
+    await run_command(world, *export, "--hotel", "8")
+    found = [heartbeat_of(json.loads(line)) for line in path.read_text().splitlines()]
+    assert len(found) == 300
+    assert {one.room_id: one for one in found} == {
+        room: one for (hotel, room), one in oracle.newest.items() if hotel == 8
+    }
+    listed = await run_command(world, "state", "list", "--hotel", "8", "--pending", "--url", url)
+    assert [json.loads(line)["room_id"] for line in listed.out.splitlines()] == ["5"]
+    all_hotels = await run_command(world, "state", "list", "--url", url, code=1)
+    assert "--hotel" in all_hotels.err
+    stranger = await run_command(
+        world, "state", "list", "--hotel", "8", "--url", url, code=1, web_token=""
+    )
+    assert "set HEARTBEAT_WEB_TOKEN to theirs" in stranger.err
 
 
 async def lists_and_exports(world: World, oracle: Oracle) -> None:
