@@ -59,7 +59,8 @@ class Schedule:
         Both times may come from another worker's clock: one that lies ahead counts as now, so
         that no room waits longer than its window and its cooldown.
         """
-        self._advance(now)
+        if self._instants and self._instants[0] <= now:
+            self._advance(now)
         if room.arrived_at > now:
             room.arrived_at = now
         if room.written_at > now:

@@ -1,6 +1,7 @@
 """A room in memory: its newest heartbeat, its last write, and where it stands between the two."""
 
 from enum import IntEnum
+from sys import intern
 from typing import Final
 
 import msgspec
@@ -58,7 +59,8 @@ class Room(msgspec.Struct, gc=False, eq=False):
     """A room that is pending or was touched lately.
 
     Kept small, and out of the garbage collector's sight, since there may be a million of them: the
-    fields of the newest heartbeat are the room's own, and a hotel's number is one object.
+    fields of the newest heartbeat are the room's own, a hotel's number is one object, and so is a
+    room's name, which many hotels have.
     ``newer_at`` is what ``arrived_at`` becomes once the write in flight is acknowledged.
     ``changed`` and ``settled`` say that the tables ``latest`` and ``last_written_at`` do not hold
     the room's state yet.
@@ -94,7 +96,7 @@ class Room(msgspec.Struct, gc=False, eq=False):
         """A room that no table knows, with its first heartbeat. It starts idle and unflagged."""
         return cls(
             _HOTELS.setdefault(heartbeat.hotel_id, heartbeat.hotel_id),
-            heartbeat.room_id,
+            intern(heartbeat.room_id),
             key,
             partition,
             heartbeat.ts_ms,
@@ -112,7 +114,7 @@ class Room(msgspec.Struct, gc=False, eq=False):
         """The room as the two tables know it. It starts idle: a schedule says what follows."""
         return cls(
             _HOTELS.setdefault(stored.hotel_id, stored.hotel_id),
-            stored.room_id,
+            intern(stored.room_id),
             key,
             partition,
             stored.ts_ms,
