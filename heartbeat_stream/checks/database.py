@@ -12,11 +12,31 @@ from heartbeat_stream.settings import Settings, redact_url
 from heartbeat_stream.sinks.connections import Connections
 from heartbeat_stream.sinks.postgres_errors import SinkUnavailable
 from heartbeat_stream.sinks.table import Table
-from heartbeat_stream.sinks.table_inspection import inspect_table
+from heartbeat_stream.sinks.table_inspection import inspect_message_table, inspect_table
 
 
 async def check_database(settings: Settings) -> AsyncIterator[Finding]:
-    """The connection and the table."""
+    """The connection, and the tables of the jobs that have one."""
+    if "heartbeats" in settings.jobs:
+        async for finding in _check_rooms(settings):
+            yield finding
+    if "market" in settings.jobs and settings.market_table is not None:
+        yield await _check_messages(settings, Table.parse(settings.market_table))
+
+
+async def _check_messages(settings: Settings, table: Table) -> Finding:
+    connections = Connections(postgres_settings(settings, pool_size=1))
+    try:
+        async with connections.use() as connection:
+            problem = await inspect_message_table(connection, table)
+    except (SinkUnavailable, asyncpg.PostgresError, OSError) as error:
+        return fail(f"{unreachable(settings)} ({error})")
+    finally:
+        await connections.stop(timeout=1.0)
+    return ok(f"table {table}: takes messages") if problem is None else fail(problem)
+
+
+async def _check_rooms(settings: Settings) -> AsyncIterator[Finding]:
     table = Table.parse(settings.table)
     connections = Connections(postgres_settings(settings, pool_size=1))
     try:

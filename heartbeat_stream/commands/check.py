@@ -42,9 +42,8 @@ async def _check(settings: Settings) -> int:
 
     async for finding in check_kafka(settings):
         say(finding)
-    if "heartbeats" in settings.jobs:
-        async for finding in check_database(settings):
-            say(finding)
+    async for finding in check_database(settings):
+        say(finding)
     for finding in check_data_directory(settings):
         say(finding)
     return 0 if would_start(findings) else 1

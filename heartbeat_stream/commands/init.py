@@ -6,10 +6,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 from heartbeat_stream.commands import CommandError
 from heartbeat_stream.config.flags import fields
 from heartbeat_stream.settings import Settings
+
+if TYPE_CHECKING:
+    from heartbeat_stream.sinks.table import Table
 
 NAME = "init"
 HELP = "create the topics and the table where they are missing"
@@ -27,7 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     asyncio.run(_create_topics(settings))
-    return asyncio.run(_create_table(settings)) if "heartbeats" in settings.jobs else 0
+    code = asyncio.run(_create_table(settings)) if "heartbeats" in settings.jobs else 0
+    if "market" in settings.jobs and settings.market_table is not None:
+        code |= asyncio.run(_create_message_table(settings, settings.market_table))
+    return code
 
 
 async def _create_topics(settings: Settings) -> None:
@@ -72,28 +80,60 @@ def _require(denied: list[str]) -> None:
 
 
 async def _create_table(settings: Settings) -> int:
+    from heartbeat_stream.sinks.table import Table
+    from heartbeat_stream.sinks.table_inspection import create_table, inspect_table
+
+    table = Table.parse(settings.table)
+
+    async def create(connection: Any) -> tuple[bool, list[str]]:
+        created = await create_table(connection, table)
+        return created, [one.message for one in await inspect_table(connection, table)]
+
+    return await _in_database(settings, table, create)
+
+
+async def _create_message_table(settings: Settings, name: str) -> int:
+    from heartbeat_stream.sinks.message_table import message_ddl
+    from heartbeat_stream.sinks.table import Table
+    from heartbeat_stream.sinks.table_inspection import create_table, inspect_message_table
+
+    table = Table.parse(name)
+
+    async def create(connection: Any) -> tuple[bool, list[str]]:
+        created = await create_table(connection, table, message_ddl)
+        problem = await inspect_message_table(connection, table)
+        return created, [problem] if problem is not None else []
+
+    return await _in_database(settings, table, create)
+
+
+async def _in_database(
+    settings: Settings,
+    table: Table,
+    create: Callable[[Any], Awaitable[tuple[bool, list[str]]]],
+) -> int:
+    """Create a table, and say whether it was, and what is wrong with it."""
     import asyncpg
 
     from heartbeat_stream.checks.database import unreachable
     from heartbeat_stream.database import postgres_settings
     from heartbeat_stream.sinks.connections import Connections
     from heartbeat_stream.sinks.postgres_errors import SinkUnavailable
-    from heartbeat_stream.sinks.table import Table
-    from heartbeat_stream.sinks.table_inspection import create_table, inspect_table, why_not_created
+    from heartbeat_stream.sinks.table_inspection import why_not_created
 
-    table = Table.parse(settings.table)
     connections = Connections(postgres_settings(settings, pool_size=1))
     try:
         async with connections.use() as connection:
-            created = await create_table(connection, table)
-            problems = await inspect_table(connection, table)
+            created, problems = await create(connection)
     except (SinkUnavailable, OSError) as error:
         raise CommandError(f"{unreachable(settings)} ({error})") from error
     except asyncpg.PostgresError as error:
-        raise CommandError(f"table {table} cannot be created: {why_not_created(error)}") from error
+        raise CommandError(
+            f"table {table} cannot be created: {why_not_created(error)}"
+        ) from error
     finally:
         await connections.stop(timeout=1.0)
     print(f"{'created' if created else 'exists '}  table {table}", flush=True)
     for problem in problems:
-        print(f"WRONG    {problem.message}", flush=True)
+        print(f"WRONG    {problem}", flush=True)
     return 1 if problems else 0

@@ -23,10 +23,16 @@ from heartbeat_stream.core.identity.stored import (
     encode_first,
 )
 from heartbeat_stream.core.identity.tally import LayerTally, Tally
+from heartbeat_stream.core.reasons import Rejected
+from heartbeat_stream.database import postgres_settings
+from heartbeat_stream.jobs.appending import Appender
 from heartbeat_stream.jobs.job import House
 from heartbeat_stream.jobs.memory import Memory
 from heartbeat_stream.jobs.stream_job import StreamJob
 from heartbeat_stream.settings import Settings
+from heartbeat_stream.sinks.json_statement import JsonStatement
+from heartbeat_stream.sinks.message_table import append_sql
+from heartbeat_stream.sinks.table import Table
 from heartbeat_stream.streaming.forwarding import Arrival, source_headers
 from heartbeat_stream.streaming.producer import StampedRecord
 from heartbeat_stream.streaming.topics import JobTopics, NamedTopic
@@ -62,6 +68,14 @@ class MarketJob(StreamJob):
         self._unique = settings.market_unique_topic
         self._duplicates = settings.market_duplicates_topic
         self._continuity = settings.market_continuity_topic
+        self._appender: Appender | None = None
+        self._rows: list[Arrival] = []
+        if settings.market_table is not None:
+            statement = JsonStatement(
+                postgres_settings(settings), append_sql(Table.parse(settings.market_table))
+            )
+            self._appender = Appender(statement, self._source, self._refuse)
+            house.checkpointer.waits_for(self._appender.settled)
         self._states: dict[tuple[int, bytes], ScopeState] = {}
         #: States that have changed in this slice: where, and by which record.
         self._touched: dict[tuple[int, bytes], tuple[Memory, Arrival]] = {}
@@ -88,6 +102,8 @@ class MarketJob(StreamJob):
             self.counts["unique"] += 1
             self._record(memory, arrival, verdict)
             self._put(self._unique, arrival, message, [])
+            if self._appender is not None:
+                self._rows.append(arrival)
         else:
             self.counts["duplicates"] += 1
             self._put_duplicate(arrival, message, verdict)
@@ -124,6 +140,9 @@ class MarketJob(StreamJob):
         return state
 
     def flush(self) -> None:
+        if self._appender is not None and self._rows:
+            self._appender.put(self._rows)
+            self._rows = []
         for (partition, key), (memory, arrival) in self._touched.items():
             memory.put(
                 STATE_PREFIX + key,
@@ -134,6 +153,20 @@ class MarketJob(StreamJob):
         self._touched.clear()
         if len(self._states) > _MOST_STATES:
             self._states.clear()
+
+    async def room(self) -> None:
+        if self._appender is not None:
+            await self._appender.room()
+
+    async def _refuse(self, arrival: Arrival, why: Rejected) -> None:
+        await self._reject([(arrival, why)])
+
+    def trouble(self) -> Mapping[str, str | None]:
+        return {} if self._appender is None else {"database_error": self._appender.last_error}
+
+    async def stop(self) -> None:
+        if self._appender is not None:
+            await self._appender.stop()
 
     def loaded(self, memory: Memory) -> None:
         self._forget_states(memory.partition)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import asyncpg
 
+from heartbeat_stream.sinks.message_table import append_sql
 from heartbeat_stream.sinks.table import COLUMNS, KEY, Table, ddl, quote
 
 NO_SCHEMA = (
@@ -23,7 +25,9 @@ class Problem(NamedTuple):
     message: str  # one line that says what is wrong and what would be right
 
 
-async def create_table(connection: asyncpg.Connection, table: Table) -> bool:
+async def create_table(
+    connection: asyncpg.Connection, table: Table, define: Callable[[Table], str] = ddl
+) -> bool:
     """Create the table, and its schema, where missing; tell whether anything was created.
 
     Safe to repeat and to run twice at once. An existing table is left as it is, right or wrong.
@@ -31,7 +35,7 @@ async def create_table(connection: asyncpg.Connection, table: Table) -> bool:
     """
     if await _find(connection, table) is not None:
         return False
-    for statement in ([_schema_ddl(table.schema)] if table.schema else []) + [ddl(table)]:
+    for statement in ([_schema_ddl(table.schema)] if table.schema else []) + [define(table)]:
         try:
             await connection.execute(statement)
         except (
@@ -260,3 +264,21 @@ SELECT EXISTS (
          JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k)
         = (SELECT array_agg(name ORDER BY name) FROM unnest($2::text[]) AS name)
 )"""
+
+
+async def inspect_message_table(connection: asyncpg.Connection, table: Table) -> str | None:
+    """What is wrong with a table that messages are to be appended to; None if nothing is.
+
+    Raises what the connection raises.
+    """
+    try:
+        await connection.execute("BEGIN; SET TRANSACTION READ WRITE")
+        await connection.execute(append_sql(table).replace("$1", "'[]'"))
+    except asyncpg.PostgresError as error:
+        return (
+            f"table {table} takes no messages ({error}): create it with `heartbeat-stream init`, "
+            "or set HEARTBEAT_MARKET_TABLE"
+        )
+    finally:
+        await connection.execute("ROLLBACK")
+    return None

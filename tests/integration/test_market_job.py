@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from heartbeat_stream.sinks.message_table import message_ddl
+from heartbeat_stream.sinks.table import Table
 from tests.support.oracle import now_ms
 from tests.support.streams import (
     Sent,
@@ -68,3 +70,25 @@ async def test_each_message_once_and_what_became_of_the_others(world: World, key
     (letter,) = await world.dead_letters()
     assert letter.value == values[4]
     assert headers_of(letter)["source-offset"] == "4"
+
+
+async def test_unique_messages_in_the_database_once_each(world: World) -> None:
+    table = f"{world.settings.app_id}_messages"
+    await prepare_jobs(world, "market", market_table=table, checkpoint_ms=300)
+    us = now_ms() * 1000
+    values = [depth(n // 2 + 1, us + n // 2) for n in range(400)]  # each twice
+    worker = world.start_worker()
+    await send(world, source(world, "market"), [Sent(one, now_ms(), None, 0) for one in values])
+    await worker.ready()
+    # The table is not there yet: nothing is lost, and nothing counts as seen, before it is.
+    await worker.until_metric("heartbeat_judged_total", 400)
+    await worker.kill()
+    async with world.table.connect() as connection:
+        await connection.execute(message_ddl(Table.parse(table)))
+        worker = await world.start_worker().ready()
+        await no_lag_of_jobs(world)
+        query = f"SELECT \"offset\", message->>'seq' AS seq FROM {table} ORDER BY 1"
+        rows = await connection.fetch(query)
+    assert [(row["offset"], int(row["seq"])) for row in rows] == [
+        (2 * n, n + 1) for n in range(200)
+    ]
