@@ -9,9 +9,10 @@ import pytest
 from heartbeat_stream.core.heartbeat import Heartbeat, room_key
 from heartbeat_stream.core.latest import Candidate, encode_candidate
 from heartbeat_stream.core.partition import partition_for
-from tests.support.command import run_command
+from tests.support.command import run_command, start_command
 from tests.support.oracle import Oracle, now_ms
 from tests.support.topic_reader import read_topic
+from tests.support.wait import wait_until_async
 from tests.support.worker import Worker
 from tests.support.world import World
 
@@ -212,3 +213,36 @@ async def test_errors_are_a_line(world: World) -> None:
     assert "there is no topic nowhere" in missing.err
     wrong = await run_command(world, "replay", "source", "--from", "tomorrow", code=2)
     assert "'tomorrow' is wrong: want earliest, an offset" in wrong.err
+
+
+async def test_it_is_cut_off_while_it_empties_the_tables(world: World) -> None:
+    """Workers that are started then have what is left, and take in the rest again."""
+    await world.prepare(cooldown_ms=0, buffer_window_ms=0)
+    oracle = Oracle()
+    worker = await world.start_worker().ready()
+    await written(world, worker, oracle, rooms(count=20_000))
+    await worker.stopped()
+    ends = await world.ends(world.changelog("latest"))
+    process = await start_command(
+        world, "replay", "source", "--from", "earliest", "--reset-state", "--yes"
+    )
+
+    async def has_begun() -> bool:
+        return await world.ends(world.changelog("latest")) != ends
+
+    await wait_until_async(has_begun, 60, what="tombstones in the changelog")
+    process.kill()
+    await process.wait()
+    assert await world.committed() == dict.fromkeys(ends, 0)
+    worker = await world.start_worker().ready()
+    await world.no_lag()
+    left = await world.newest_in(world.changelog("latest"))
+    assert {key for key, value in left.items() if value} == {
+        room_key(*room) for room in oracle.newest
+    }
+    await oracle.matches(world.table)
+    await worker.stopped()
+    again = await run_command(
+        world, "replay", "source", "--from", "earliest", "--reset-state", "--yes"
+    )
+    assert "20,000 rooms were removed" in again.out
