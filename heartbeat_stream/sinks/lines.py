@@ -84,8 +84,15 @@ class FileTarget:
     def _open(self) -> int:
         if self._descriptor is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            self._end_line(self._descriptor)
         return self._descriptor
+
+    def _end_line(self, descriptor: int) -> None:
+        """What a crash has cut is a line of its own: the next text does not join it."""
+        size = os.fstat(descriptor).st_size
+        if size and os.pread(descriptor, 1, size - 1) != b"\n":
+            os.write(descriptor, b"\n")
 
     def _rotate(self) -> None:
         self.sync()

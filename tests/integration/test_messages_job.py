@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tests.support.oracle import now_ms
+from heartbeat_stream.core.heartbeat import Heartbeat
+from tests.support.oracle import Oracle, now_ms
 from tests.support.streams import (
     Sent,
     headers_of,
@@ -51,4 +52,107 @@ async def test_a_text_is_printed_unless_it_was_printed_within_the_window(world: 
     assert letter.value == b"\xff\xfe"
     assert headers_of(letter)["reason"] == "not-utf8"
     assert headers_of(letter)["source-offset"] == "7"
+    await worker.stopped()
+
+
+async def test_seen_is_never_durable_before_the_print(world: World) -> None:
+    """The file cannot be written, the worker is killed, the texts are delivered again: once each,
+    and not never."""
+    target = world.directory / "printed" / "messages.log"
+    (world.directory / "printed").write_text("in the way")
+    await prepare_jobs(
+        world, "messages", messages_sink="file", messages_file=target, checkpoint_ms=200
+    )
+    texts = [f"text {number}".encode() for number in range(200)]
+    await send(world, source(world, "messages"), [Sent(text, now_ms()) for text in texts * 2])
+    worker = await world.start_worker().ready()
+    await worker.until_metric("heartbeat_judged_total", 800)
+
+    async def says_why() -> bool:
+        return b'print_error":"cannot write to' in (await worker.get("/health/ready"))[1]
+
+    await worker.until(says_why, what="what keeps it from printing")
+    checkpoints = (await worker.metrics())["heartbeat_checkpoints_total"]
+    await worker.kill()
+    (world.directory / "printed").unlink()
+    worker = await world.start_worker().ready()
+    await no_lag_of_jobs(world)
+    assert sorted(target.read_bytes().splitlines()) == sorted(texts)
+    assert checkpoints <= 2  # those before anything was printed
+    await worker.stopped()
+
+
+async def test_standard_output_has_exactly_the_text(world: World) -> None:
+    await prepare_jobs(world, "messages")
+    texts = ["Hello", "再见", "two\nlines", "", ' {"a": 1} ']
+    topic = source(world, "messages")
+    await send(world, topic, [Sent(text.encode(), now_ms(), partition=0) for text in texts * 2])
+    worker = await world.start_worker().ready()
+    await no_lag_of_jobs(world)
+    await worker.stopped()
+    for text in texts:
+        assert worker.log_text().count(f"{text}\n") >= 1
+    assert worker.log_text().count("再见\n") == 1
+    assert worker.log_text().count("two\nlines\n") == 1
+
+
+async def test_when_a_window_ends_a_line_says_how_often_it_was_suppressed(world: World) -> None:
+    target = world.directory / "messages.log"
+    await prepare_jobs(
+        world,
+        "messages",
+        messages_sink="file",
+        messages_file=target,
+        messages_window_ms=2_000,
+        messages_count_suppressed=True,
+    )
+    topic = source(world, "messages")
+    old = now_ms() - 100_000
+    await send(
+        world,
+        topic,
+        [
+            Sent(b"a", old, partition=0),
+            Sent(b"a", old + 1, partition=0),
+            Sent(b"a", old + 1_999, partition=0),
+            Sent(b"a", old + 2_000, partition=0),
+            Sent(b"b", now_ms(), partition=0),
+            Sent(b"b", now_ms() + 1, partition=0),
+        ],
+    )
+    worker = await world.start_worker().ready()
+
+    async def told() -> bool:
+        return target.exists() and b"once: b" in target.read_bytes()
+
+    await worker.until(told, what="the window of b ends by the clock alone")
+    lines = target.read_bytes().splitlines()
+    assert [line for line in lines if line.endswith(b"a")] == [b"a", b"suppressed 2 times: a", b"a"]
+    assert [line for line in lines if line.endswith(b"b")] == [b"b", b"suppressed once: b"]
+    await worker.stopped()
+
+
+async def test_all_jobs_in_one_worker(world: World) -> None:
+    await prepare_jobs(world, "heartbeats,market,messages", messages_sink="topic")
+    worker = await world.start_worker().ready()
+    oracle = Oracle()
+    await world.send([Heartbeat(7, f"{n}", now_ms()) for n in range(50)], oracle=oracle)
+    topic = source(world, "messages")
+    await send(
+        world, topic, [Sent(b"text %d" % (n % 50), now_ms(), partition=0) for n in range(99)]
+    )
+    await oracle.matches(world.table)
+    await no_lag_of_jobs(world)
+    assert len(await written(world, world.settings.messages_output_topic)) == 50
+    figures = await worker.metrics()
+    assert figures["heartbeat_rows_written_total"] == 50
+    assert figures["heartbeat_partitions_owned"] == 3 * world.settings.partitions
+    await worker.stopped()
+
+
+async def test_without_the_heartbeats_no_database_is_needed(world: World) -> None:
+    await prepare_jobs(world, "market,messages", messages_sink="topic")
+    world.set(database_url="postgresql://nobody@127.0.0.1:1/none")
+    worker = await world.start_worker().ready()
+    assert "127.0.0.1:1" not in worker.log_text()
     await worker.stopped()
