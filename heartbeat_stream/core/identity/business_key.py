@@ -7,7 +7,7 @@ one of many different messages.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from heartbeat_stream.core.identity.joining import join, part_of
+from heartbeat_stream.core.identity.joining import join_one, part_of
 from heartbeat_stream.core.identity.layer import Abstention
 
 __all__ = ["business_key"]
@@ -27,7 +27,7 @@ def business_key(
     names: Mapping[str, Getter] = dict(fields)
 
     def key_of(read: object) -> bytes | Abstention:
-        parts = []
+        key = b""
         for name, get in names.items():
             value = get(read)
             if value is None:
@@ -35,7 +35,7 @@ def business_key(
             part = part_of(value, name)
             if part in none_at_all:
                 return Abstention.INVALID
-            parts.append(part)
-        return join(parts)
+            key += join_one(part)
+        return key
 
     return key_of

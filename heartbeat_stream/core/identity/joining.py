@@ -11,12 +11,19 @@ from msgspec import Raw
 from heartbeat_stream.core.identity.json_values import text_of_number
 from heartbeat_stream.core.reasons import Reason, Rejected
 
-__all__ = ["PART_MAX", "join", "part_of"]
+__all__ = ["PART_MAX", "join", "join_one", "part_of"]
 
 PART_MAX = 1_024
 """The longest part, in characters."""
 
 _INT_MAX = 10**18
+
+
+def join_one(part: str) -> bytes:
+    """The same as :func:`join` for one part, and faster."""
+    if part.isascii():
+        return f"{len(part)}:{part}".encode()
+    return join((part,))
 
 
 def join(parts: Iterable[str]) -> bytes:
@@ -31,10 +38,12 @@ def join(parts: Iterable[str]) -> bytes:
 
 def part_of(value: object, field: str) -> str:
     """The part that a field's value, neither missing nor null, is. Raises :class:`Rejected`."""
-    if type(value) is str:
+    if type(value) is int:
+        if -_INT_MAX < value < _INT_MAX:
+            return str(value)
+        text = _long(value)
+    elif type(value) is str:
         text = value
-    elif type(value) is int:
-        text = str(value) if -_INT_MAX < value < _INT_MAX else _long(value)
     elif type(value) is Raw:
         text = text_of_number(value)
     else:

@@ -146,26 +146,27 @@ class Judge:
         tally.messages += 1
         timer = tally.timer if tally.messages % tally.sample == 0 else None
         record: list[Identity] = []
-        abstained: list[tuple[Layer, Abstention]] = []
+        abstained: tuple[tuple[Layer, Abstention], ...] = ()
+        get, in_order = seen.get, tally.in_order
         for step in message.scope.channel.steps:
             started = timer() if timer is not None else 0
-            counts = tally.by_layer[step.layer]
+            counts = in_order[step.place]
             key = step.key(message, state)
             if type(key) is not bytes:
                 counts.abstentions += 1
-                abstained.append((step.layer, key))  # type: ignore[arg-type]
+                abstained = (*abstained, (step.layer, key))  # type: ignore[arg-type]
                 continue
             counts.checks += 1
-            first = seen.get(step.layer, key)
+            first = get(step.layer, key)
             if timer is not None:
                 counts.timed += 1
                 counts.timed_ns += timer() - started
             if first is not None and now_ms - first.seen_at_ms < step.ttl_ms:
                 counts.hits += 1
-                events = _repeat(message) if step.layer is Layer.MESSAGE_ID else ()
-                return Verdict(step.layer, first, (), state, events, tuple(abstained))
+                events = _repeat(message) if step.place == 0 else ()
+                return Verdict(step.layer, first, (), state, events, abstained)
             record.append(Identity(step.layer, key, step.ttl_ms))
-        return _new(message, state, tuple(record), tuple(abstained))
+        return _new(message, state, tuple(record), abstained)
 
     def scope_of(self, message: Message) -> dict[str, str]:
         """The fields that decide about the partition, by name, with their values as text."""

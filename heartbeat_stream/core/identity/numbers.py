@@ -31,12 +31,11 @@ def fixed_point(text: str) -> str:
     """
     if "e" in text or "E" in text:
         return _written_out(text)
-    whole, point, fraction = text.partition(".")
-    if point:
-        fraction = fraction.rstrip("0")
-        if fraction:
-            return f"{whole}.{fraction}"
-    return "0" if whole == "-0" else whole
+    if "." in text:
+        text = text.rstrip("0")
+        if text[-1] == ".":
+            text = text[:-1]
+    return "0" if text == "-0" else text
 
 
 def _written_out(text: str) -> str:

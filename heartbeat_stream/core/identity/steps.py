@@ -15,6 +15,8 @@ class Step(Protocol):
     """One layer. Its key is unique within the layer, over all channels."""
 
     layer: Layer
+    place: int
+    """Its place in the order of layers, from 0."""
     ttl_ms: int
 
     def key(self, message: Message, state: ScopeState | None) -> bytes | Abstention:
@@ -25,6 +27,7 @@ class MessageIdStep:
     """Leaves in ``message.move`` where the id stands in its sequence."""
 
     layer = Layer.MESSAGE_ID
+    place = 0
 
     def __init__(
         self, ttl_ms: int, ids: MessageIds, time_of: Callable[[object], int | None]
@@ -46,6 +49,7 @@ class BusinessKeyStep:
     """The business key behind the scope, with which every key of a job begins."""
 
     layer = Layer.BUSINESS_KEY
+    place = 1
 
     def __init__(self, ttl_ms: int, key_of: Callable[[object], bytes | Abstention]) -> None:
         self.ttl_ms = ttl_ms
@@ -60,6 +64,7 @@ class FingerprintStep:
     """The fingerprint of the whole content: it never abstains."""
 
     layer = Layer.FINGERPRINT
+    place = 2
 
     def __init__(self, ttl_ms: int, tag: bytes, fingerprint: Callable[[bytes], bytes]) -> None:
         self.ttl_ms = ttl_ms

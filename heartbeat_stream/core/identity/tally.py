@@ -26,11 +26,8 @@ class Tally:
         self.message_id = LayerTally()
         self.business_key = LayerTally()
         self.fingerprint = LayerTally()
-        self.by_layer = {
-            Layer.MESSAGE_ID: self.message_id,
-            Layer.BUSINESS_KEY: self.business_key,
-            Layer.FINGERPRINT: self.fingerprint,
-        }
+        self.in_order = (self.message_id, self.business_key, self.fingerprint)
+        self.by_layer = dict(zip(Layer, self.in_order, strict=True))
         self.messages = 0
         self.timer = timer
         self.sample = sample
