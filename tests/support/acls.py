@@ -1,4 +1,4 @@
-"""Kafka's ACLs: read from the commands in docs/security.md, and given to a cluster."""
+"""Kafka's ACLs: read from the commands in docs/, and given to a cluster."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from aiokafka.protocol.admin import CreateAclsRequest
 
 __all__ = ["Acl", "Names", "documented_acls", "give"]
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
-TOPIC, GROUP = 2, 3
+TOPIC, GROUP, TRANSACTIONAL_ID = 2, 3, 5
+KINDS = {TOPIC: "topic", GROUP: "group", TRANSACTIONAL_ID: "transactional id"}
 LITERAL, PREFIXED = 3, 4
 ALLOW = 3
 OPERATIONS = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}
@@ -35,8 +36,7 @@ class Acl:
     pattern: int = LITERAL
 
     def __str__(self) -> str:
-        kind = "topic" if self.resource == TOPIC else "group"
-        return f"{self.user} {self.operation} on {kind} {self.name}"
+        return f"{self.user} {self.operation} on {KINDS[self.resource]} {self.name}"
 
 
 class Names(NamedTuple):
@@ -50,15 +50,17 @@ class Names(NamedTuple):
         renamed = {
             "heartbeat": self.topic,
             "heartbeat.dead-letter": self.dead_letter_topic,
+            "heartbeat.dead-letter.replayed": f"{self.dead_letter_topic}.replayed",
             "heartbeat-stream": self.app_id,
             "heartbeat-stream-": f"{self.app_id}-",
         }
         return replace(acl, name=renamed[acl.name])
 
 
-def documented_acls() -> list[Acl]:
-    """Every ACL of the document, an operation each."""
-    commands = re.findall(r"^acl (--.*)$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+def documented_acls(document: str = "security.md") -> list[Acl]:
+    """Every ACL of a document, an operation each."""
+    text = (DOCS / document).read_text(encoding="utf-8")
+    commands = re.findall(r"^acl (--.*)$", text, re.MULTILINE)
     return [acl for command in commands for acl in _acls(shlex.split(command))]
 
 
@@ -68,6 +70,7 @@ def _acls(arguments: list[str]) -> Iterator[Acl]:
     parser.add_argument("--operation", action="append", required=True)
     parser.add_argument("--topic")
     parser.add_argument("--group")
+    parser.add_argument("--transactional-id")
     parser.add_argument("--resource-pattern-type", default="literal")
     given = parser.parse_args(arguments)
     pattern = {"literal": LITERAL, "prefixed": PREFIXED}[given.resource_pattern_type]
@@ -77,6 +80,8 @@ def _acls(arguments: list[str]) -> Iterator[Acl]:
             yield Acl(user, operation, TOPIC, given.topic, pattern)
         if given.group is not None:
             yield Acl(user, operation, GROUP, given.group, pattern)
+        if given.transactional_id is not None:
+            yield Acl(user, operation, TRANSACTIONAL_ID, given.transactional_id, pattern)
 
 
 async def give(admin: AIOKafkaAdminClient, acls: Iterable[Acl]) -> None:
