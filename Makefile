@@ -11,7 +11,7 @@ BENCH_ARGS  ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint test test-kafka test-services bench bench-peers fuzz soak reference rules format lock sbom audit clean
+.PHONY: help setup demo lint test test-kafka test-services bench bench-peers fuzz soak reference rules format lock screenshots sbom audit clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ test-kafka: $(STAMP) ## the tests on Apache Kafka (installs Java and Maven where
 	$(BIN)/pytest -m kafka $(PYTEST_ARGS)
 
 # Programs that the tests marked "services" start, with the Debian package of each.
-SERVICES = pgbouncer:pgbouncer faketime:faketime prometheus:prometheus pg_createcluster:postgresql
+SERVICES = pgbouncer:pgbouncer faketime:faketime prometheus:prometheus pg_createcluster:postgresql chromium:chromium
 test-services: $(STAMP) ## the tests on servers from Debian's packages (installs them where missing, as root)
 	@.ci/need $(SERVICES)
 	PATH="$$PATH:/usr/sbin:/sbin" $(BIN)/pytest -m services $(PYTEST_ARGS)
@@ -75,6 +75,11 @@ fuzz: $(STAMP) ## a million odd inputs for the decoder, and for the HTTP routes 
 reference: $(STAMP) ## .env.example, docs/configuration.md and docs/metrics.md anew
 	$(BIN)/python -m heartbeat_stream.config.reference .
 	$(BIN)/python -m heartbeat_stream.metrics.reference .
+
+# Five minutes. Chromium needs a font with Chinese characters, such as Debian's fonts-noto-cjk.
+screenshots: $(STAMP) ## the pictures of the web page in docs/ anew (installs Chromium where missing, as root)
+	@.ci/need chromium:chromium
+	$(BIN)/python -m tests.support.screenshots docs
 
 RULES = k8s/components/monitoring/prometheus-rule.yaml
 rules: $(STAMP) ## the PrometheusRule for Kubernetes anew, from observability/alerts.yaml

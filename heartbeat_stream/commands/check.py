@@ -33,6 +33,7 @@ async def _check(settings: Settings) -> int:
     from heartbeat_stream.checks.database import check_database
     from heartbeat_stream.checks.finding import Finding, would_start
     from heartbeat_stream.checks.kafka import check_kafka
+    from heartbeat_stream.checks.web_view import check_web_view
 
     findings: list[Finding] = []
 
@@ -45,5 +46,7 @@ async def _check(settings: Settings) -> int:
     async for finding in check_database(settings):
         say(finding)
     for finding in check_data_directory(settings):
+        say(finding)
+    for finding in check_web_view(settings):
         say(finding)
     return 0 if would_start(findings) else 1

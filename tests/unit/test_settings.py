@@ -120,6 +120,9 @@ def test_a_missing_file_is_no_error(tmp_path: Path) -> None:
         ("WEB_URL", "worker-1:6066", "http://"),
         ("WEB_URL", "http://host:99999", "http://"),
         ("WEB_HOST", "my host", "host name"),
+        ("WEB_OPEN", "health,table", "health, metrics; or none"),
+        ("WEB_CORS_ORIGINS", "*", "https://pages.example.com"),
+        ("WEB_CORS_ORIGINS", "https://a.example/path", "https://pages.example.com"),
         ("LOG_LEVEL", "LOUD", "INFO"),
         ("KAFKA_SECURITY_PROTOCOL", "TLS", "SASL_SSL"),
     ],
@@ -261,6 +264,21 @@ def test_passwords_come_from_files(tmp_path: Path) -> None:
         settings.database_url
         == "postgresql://app:p%40ss%2Fw%C3%B6rd@db1:5432,db2/hotels?sslmode=require"
     )
+
+
+def test_the_token_of_the_web_view_comes_from_a_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    given = {"HEARTBEAT_WEB_TOKEN_FILE": str(path)}
+    path.write_text("0123456789abcdef\n")
+    settings = Settings.load(given)
+    assert settings.web_token == "0123456789abcdef"
+    assert "0123456789" not in repr(settings)
+    assert "one of them" in error_of({**given, "HEARTBEAT_WEB_TOKEN": "0123456789abcdef"})
+    for weak in ("too-short-to-use", "with a space in it", "mit-Umläuten-darin"):
+        path.write_text(weak[:15] if weak.startswith("too") else weak)
+        text = error_of(given)
+        assert text.startswith("HEARTBEAT_WEB_TOKEN_FILE: its value is wrong: want 16 to 1024")
+        assert weak[:15] not in text
 
 
 @pytest.mark.parametrize("url", ["postgresql://db/x", "postgresql://a:b@db/x"])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rocksdict import Options, Rdict
 
 from heartbeat_stream.streaming.store import (
@@ -163,3 +166,23 @@ def test_all_share_one_block_cache_also_after_a_restart(tmp_path: Path) -> None:
             capacity = store._db.property_int_value("rocksdb.block-cache-capacity")
             assert capacity == 3 * 1024 * 1024
             store.close()
+
+
+@settings(max_examples=30)
+@given(
+    keys=st.sets(st.text("7:8a中", min_size=1, max_size=5).map(str.encode), max_size=30),
+    prefix=st.sampled_from([b"7:", b"8:", b"7"]),
+    after=st.text("7:8a中", max_size=5).map(str.encode),
+    limit=st.integers(1, 8),
+)
+def test_a_range_is_what_a_scan_would_find(
+    keys: set[bytes], prefix: bytes, after: bytes, limit: int
+) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        store = opened(Path(place) / "latest-0")
+        store.write([(key, key[::-1]) for key in keys], POSITION)
+        expected = [
+            (key, value) for key, value in store.scan() if key.startswith(prefix) and key > after
+        ]
+        assert store.range(prefix, after, limit) == expected[:limit]
+        store.close()

@@ -9,14 +9,17 @@ export const count = (number) => whole.format(number);
 export const rate = (number) => (number < 10 ? tenths : whole).format(number);
 export const percent = (share) => `${tenths.format(100 * share)} %`;
 
+const two = (many, unit, rest, smaller) =>
+  many < 10 && rest ? `${many} ${unit} ${rest} ${smaller}` : `${many} ${unit}`;
+
 /** A duration in ms, in its largest unit, or the two largest where the first is small. */
 export function duration(ms) {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 60) return `${seconds} s`;
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return minutes < 10 ? `${minutes} min ${seconds % 60} s` : `${minutes} min`;
+  if (minutes < 60) return two(minutes, "min", seconds % 60, "s");
   const hours = Math.floor(minutes / 60);
-  if (hours < 48) return hours < 10 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
+  if (hours < 48) return two(hours, "h", minutes % 60, "min");
   return `${count(Math.floor(hours / 24))} days`;
 }
 
