@@ -264,7 +264,7 @@ class Worker:
         checks = {
             "assigned": engine.assigned,
             "recovered": engine.assigned and not engine.recovering and not app.rebalancing,
-            "running": not app.should_stop and not app.crashed,
+            "running": not (self._ending or app.should_stop or app.crashed),
         }
         return {
             "ready": all(checks.values()),

@@ -216,6 +216,8 @@ class HeartbeatJob:
 
     def keep_house(self) -> None:
         """Look at a slice of the rooms for those that memory, or the tables, may forget."""
+        if self._checkpointer.running:
+            return  # the rooms that it writes look as if they were on disk, and are not yet
         self._evictor.turn(self.shards, self.schedule.pending)
         for partition in self._owned:
             self.expiry.sweep(self.shards[partition], self._now_ms())

@@ -105,6 +105,11 @@ class Checkpointer:
             self.handled.pop(tp, None)
 
     @property
+    def running(self) -> bool:
+        """Whether one is being made: what it has encoded may not be on disk yet."""
+        return self._running.locked()
+
+    @property
     def held(self) -> int:
         return sum(map(len, self._held.values()))
 

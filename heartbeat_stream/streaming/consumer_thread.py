@@ -13,6 +13,7 @@ changes.
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -148,6 +149,8 @@ class PositionThread(AIOKafkaConsumerThread):
                 repr(exc) if str(exc) else "no answer",
             )
             return False
+        # Or Faust says after five minutes, again and again, that nothing is committed.
+        self.tp_last_committed_at.update(dict.fromkeys(offsets, time.monotonic()))
         return True
 
     async def seek_to_committed(self) -> Mapping[TP, int]:

@@ -23,8 +23,8 @@ class TopicGone(Exception):
 
     def __init__(self, topics: Sequence[str]) -> None:
         super().__init__(
-            f"the topic {', '.join(topics)} does not exist any more: create it with "
-            "heartbeat-stream init, and start the worker again"
+            f"the topic {', '.join(topics)} does not exist any more, or must not be seen: create "
+            "it with heartbeat-stream init, or allow Describe, and start the worker again"
         )
 
 
