@@ -137,7 +137,7 @@ async def _members(settings: Settings) -> list[str]:
 def _shown(member_id: str, client_id: str, host: str, metadata: bytes, _assignment: bytes) -> str:
     url = _URL.search(metadata or b"")
     name = url[1].decode(errors="replace") if url else member_id
-    return f"{name} on {host.removeprefix('/')}"
+    return f"{name} on {host.removeprefix('/')}" if host else name
 
 
 async def committed(

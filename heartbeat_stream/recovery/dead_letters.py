@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import ProducerFenced, UnsupportedVersionError
+from aiokafka.errors import ProducerFenced, UnknownError, UnsupportedVersionError
 from aiokafka.structs import TopicPartition
 
 from heartbeat_stream.core.heartbeat import Heartbeat
@@ -183,8 +183,10 @@ class DeadLetterReplay:
             raise RecoveryError(
                 "another `replay dead-letters` has been started meanwhile: let it end"
             ) from error
-        except UnsupportedVersionError as error:
-            raise RecoveryError("these brokers know no transactions, which this needs") from error
+        except (UnsupportedVersionError, UnknownError) as error:
+            raise RecoveryError(
+                "the brokers know no transactions, which this needs; the embedded one does not"
+            ) from error
         finally:
             await producer.stop()
 
