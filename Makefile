@@ -65,11 +65,12 @@ soak: $(STAMP) ## steady load under faults on Apache Kafka, with a chart and a v
 	@.ci/need java:default-jre-headless mvn:maven
 	$(BIN)/python -m tests.soak.run $(SOAK_ARGS)
 
-# With coverage guidance, by atheris. FUZZ_RUNS: inputs for each of the two targets.
+# With coverage guidance, by atheris. FUZZ_RUNS: inputs for each of the three targets.
 FUZZ_RUNS ?= 1000000
-fuzz: $(STAMP) ## a million odd inputs for the decoder, and for the HTTP routes (Linux on x86-64)
+fuzz: $(STAMP) ## a million odd inputs for the decoder, the canonical form and the HTTP routes (Linux on x86-64)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-fuzz.lock
 	$(BIN)/python -m tests.fuzz.run decoder --runs $(FUZZ_RUNS)
+	$(BIN)/python -m tests.fuzz.run canonical --runs $(FUZZ_RUNS)
 	$(BIN)/python -m tests.fuzz.run routes --runs $(FUZZ_RUNS)
 
 reference: $(STAMP) ## .env.example, docs/configuration.md and docs/metrics.md anew

@@ -1,4 +1,4 @@
-"""Fuzzing with coverage guidance: ``python -m tests.fuzz.run decoder|routes --runs N``.
+"""Fuzzing with coverage guidance: ``python -m tests.fuzz.run decoder|canonical|routes --runs N``.
 
 Needs atheris, which ``make fuzz`` installs. Ends with 0 when all inputs had a documented outcome;
 otherwise with the input that had not, in a file beside which libFuzzer says what went wrong.
@@ -27,7 +27,7 @@ with atheris.instrument_imports(
 
     from heartbeat_stream.local.stack import EmbeddedStack
     from heartbeat_stream.logs import is_worth_a_line
-    from tests.fuzz import decoder, routes
+    from tests.fuzz import canonical, decoder, routes
     from tests.fuzz.inside import WorkerInside
 
 
@@ -69,16 +69,17 @@ def _escaped(word: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("target", choices=["decoder", "routes"])
+    parser.add_argument("target", choices=["decoder", "canonical", "routes"])
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     arguments = parser.parse_args()
     options = [f"-runs={arguments.runs}", f"-seed={arguments.seed}", "-print_final_stats=1"]
-    if arguments.target == "decoder":
+    if arguments.target != "routes":
+        target = decoder if arguments.target == "decoder" else canonical
         fuzz(
-            decoder.check,
-            decoder.seeds(),
-            decoder.DICTIONARY,
+            target.check,
+            target.seeds(),
+            target.DICTIONARY,
             [*options, "-max_len=4096", "-timeout=10"],
         )
         return

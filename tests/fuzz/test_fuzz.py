@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz import decoder, routes
+from tests.fuzz import canonical, decoder, routes
 from tests.support.brokers import on_embedded
 from tests.support.worker import Worker
 from tests.support.world import World
@@ -36,6 +36,17 @@ def test_decoder(value: bytes) -> None:
 def test_seeds_of_the_decoder() -> None:
     for seed in decoder.seeds():
         decoder.check(seed)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(mutations(canonical.seeds(), canonical.DICTIONARY))
+def test_canonical_form(value: bytes) -> None:
+    canonical.check(value)
+
+
+def test_seeds_of_the_canonical_form() -> None:
+    for seed in canonical.seeds():
+        canonical.check(seed)
 
 
 @on_embedded
