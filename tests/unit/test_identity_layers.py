@@ -13,6 +13,7 @@ from heartbeat_stream.core.identity.in_memory import InMemory
 from heartbeat_stream.core.identity.layer import Abstention, Layer
 from heartbeat_stream.core.identity.layers import Judge
 from heartbeat_stream.core.identity.rules import (
+    BusinessKeyRule,
     ChannelRules,
     EpochMode,
     JobRules,
@@ -337,3 +338,29 @@ def test_epochs_make_no_difference_where_ids_only_rise() -> None:
     for mode in (EpochMode.NONE, EpochMode.DETECT):
         layers = Job(market(ids(epoch=mode))).all(*messages)
         assert layers == ["new", "new", ID, "new", "new", ID, "new"]
+
+
+def test_an_event_is_one_for_its_project_its_person_its_id_and_its_time() -> None:
+    """The rule of tracking events: no other identity counts, and without an id all pass."""
+    scope = ("project", "distinct_id")
+    track = BusinessKeyRule((*scope, "_track_id", "time"), TTL, invalid=(0,))
+    time = TimeRule("time", TimeUnit.MS)
+    channels = {"track": ChannelRules(time, business_key=track), "*": ChannelRules()}
+    job = Job(JobRules("type", scope, channels))
+
+    def event(**changes: Any) -> dict[str, Any]:
+        base = {"type": "track", "project": "p", "distinct_id": "d", "_track_id": 9, "time": 5}
+        return base | changes
+
+    assert job.all(
+        event(),
+        event(_flush_time=7),
+        event(time="5.0"),
+        event(distinct_id="e"),
+        event(project="q"),
+        event(_track_id=8),
+        event(time=6),
+        *[event(type="profile_set")] * 2,
+        *[event(_track_id=0)] * 2,
+        *[event(time=None)] * 2,
+    ) == ["new", KEY, KEY, *["new"] * 10]
