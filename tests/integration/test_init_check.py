@@ -110,7 +110,7 @@ def test_init_creates_what_a_worker_needs_and_check_agrees(
     done = run("check", SOURCE_KEYED=keyed)
     assert (done.returncode, done.stderr) == (0, "")
     assert lines(done, "warn") + lines(done, "FAIL") == []
-    assert len(lines(done, "ok")) == len(names) + 4
+    assert len(lines(done, "ok")) == len(names) + 5
 
 
 def test_init_gives_the_topics_their_configuration(run: Run, environ: dict[str, str]) -> None:
