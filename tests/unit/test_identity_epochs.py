@@ -210,6 +210,20 @@ def test_no_new_message_is_taken_for_an_old_one_and_no_replay_for_new(
             job.memory.states[key_] = ScopeState.from_bytes(state.to_bytes())
 
 
+def test_a_sequence_that_was_forgotten_after_its_ids_were_held_goes_on_without_a_gap() -> None:
+    """As after a crash in which identities became durable, and the state of the scope did not."""
+    job = Job(detecting(gaps=Gaps.FORBIDDEN))
+    job.take(at(1, 1))
+    before = dict(job.memory.states)
+    assert run(job, (2, 2), (3, 3)) == "nn"
+    job.memory.states = before
+    assert run(job, (2, 2), (3, 3)) == "dd"
+    assert job.take(at(4, 4)).events == ()
+    job.memory.states = dict(before)
+    assert run(job, (1, 1)) == "d"
+    assert job.memory.states == before
+
+
 # -- state --------------------------------------------------------------------------------------
 
 

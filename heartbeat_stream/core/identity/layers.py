@@ -163,8 +163,9 @@ class Judge:
                 counts.timed_ns += timer() - started
             if first is not None and now_ms - first.seen_at_ms < step.ttl_ms:
                 counts.hits += 1
-                events = _repeat(message) if step.place == 0 else ()
-                return Verdict(step.layer, first, (), state, events, abstained)
+                if step.place == 0:
+                    return _repeated(message, first, state)
+                return Verdict(step.layer, first, (), state, (), abstained)
             record.append(Identity(step.layer, key, step.ttl_ms))
         return _new(message, state, tuple(record), abstained)
 
@@ -195,11 +196,16 @@ class Judge:
         return f"{verdict.reason}: {' '.join(values)}" if values else verdict.reason
 
 
-def _repeat(message: Message) -> tuple[ContinuityEvent, ...]:
+def _repeated(message: Message, first: First, state: ScopeState | None) -> Verdict:
+    """The first layer has recognised the message."""
     reading, move = message.id, message.move
     if type(reading) is not IdReading or reading.number is None or move is None:
-        return ()
-    return (ContinuityEvent(Oddity.REPEAT, move.epoch, reading.number, move.newest_id),)
+        return Verdict(Layer.MESSAGE_ID, first, (), state, (), ())
+    event = ContinuityEvent(Oddity.REPEAT, move.epoch, reading.number, move.newest_id)
+    if reading.number > move.newest_id:
+        # State is from before the message, as after a crash: with it, a gap would be told next.
+        state = move.state
+    return Verdict(Layer.MESSAGE_ID, first, (), state, (event,), ())
 
 
 def _new(
