@@ -20,6 +20,8 @@ from tests.support.world import Cluster, World, running_workers
 
 pytestmark = pytest.mark.kafka
 
+#: So many connections are opened anew before that counts as survived.
+LOGINS = 8
 WRONG = "wrong-horse-8"
 WAYS = ("TLS", "MUTUAL", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
@@ -64,6 +66,26 @@ async def test_from_init_to_rows(
     await worker.stopped()
     assert PASSWORD not in worker.log_text()
     assert unsecured_token("token")[:30] not in worker.log_text()
+
+
+async def test_logins_that_expire(secure_kafka: SecureKafka, world: World, tmp_path: Path) -> None:
+    """The broker closes each connection when its login is over; the next has the newest token."""
+    world.environment |= settings_for("OAUTHBEARER", secure_kafka, tmp_path)
+    assert run_program("init", world.environment, tmp_path).returncode == 0
+    worker = await world.start_worker(log_level="DEBUG").ready()
+    oracle = Oracle()
+
+    def logins() -> int:
+        return worker.log_text().count("Authenticated via OAUTHBEARER")
+
+    before = logins()
+    while logins() < before + LOGINS:
+        (tmp_path / "token.new").write_text(unsecured_token("token"))
+        (tmp_path / "token.new").rename(tmp_path / "token")
+        room = f"{len(oracle.newest)}"
+        await world.send([Heartbeat(7, room, now_ms(), "a", 1)], oracle=oracle)
+        await oracle.matches(world.table)
+    await worker.stopped()
 
 
 def refused(case: str, kafka: SecureKafka, directory: Path) -> tuple[dict[str, str], list[str]]:

@@ -32,6 +32,7 @@ _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 _TOKEN_SECONDS = 3600
+SESSION_MS = 2000
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,8 @@ def _logins() -> dict[str, str]:
         f"{listener}.oauthbearer.sasl.jaas.config": (
             f'{_OAUTH} required unsecuredLoginStringClaim_sub="broker";'
         ),
+        # For so long a login by token holds at most: then the broker closes the connection.
+        f"{listener}.oauthbearer.connections.max.reauth.ms": str(SESSION_MS),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": ";".join(f"User:{user}" for user in SUPER_USERS),
         "connection.failed.authentication.delay.ms": "0",
