@@ -3,13 +3,22 @@ worker, with a live view of what they do and a summary at the end. Needs the ext
 leaves nothing behind. Ctrl-C ends it early.
 
 The exit code is 0 only if every row was right.
+
+With --job, another job is shown instead: traffic of which it is known what is a duplicate of what,
+and at the end how many verdicts were wrong.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 
-from heartbeat_stream.commands.fleet_arguments import add_fleet_arguments, check_fleet_size
+from heartbeat_stream.commands.fleet_arguments import (
+    add_fleet_arguments,
+    add_job_argument,
+    check_fleet_size,
+)
 from heartbeat_stream.config.flags import fields
 from heartbeat_stream.settings import BY_FIELD, Settings
 
@@ -33,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     # A room's second write is due 35 s after its first heartbeat: so both layers are seen at work,
     # and a few seconds later every row is the newest.
     add_fleet_arguments(parser, seconds=33, rate=2_000)
+    add_job_argument(parser)
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -43,6 +53,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
         if spec.variable in settings.given
     }
     try:
+        if args.job != "heartbeats":
+            return _run_judged(args, chosen)
         from heartbeat_stream.local.demo import FleetSize, run_demo
 
         size = FleetSize(args.seconds, args.hotels, args.rooms, args.rate, args.seed)
@@ -50,3 +62,11 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     except KeyboardInterrupt:  # before anything else listens for it
         print("ended before the first heartbeat was sent")
         return 0
+
+
+def _run_judged(args: argparse.Namespace, chosen: dict[str, str]) -> int:
+    from heartbeat_stream.local.demo.judged import Load, run_judged_demo
+    from heartbeat_stream.local.demo.screen import Screen
+
+    load = Load(args.seconds, args.rate, args.seed)
+    return run_judged_demo(args.job, chosen, load, Screen(sys.stdout, os.environ))

@@ -22,6 +22,16 @@ def add_fleet_arguments(parser: argparse.ArgumentParser, *, seconds: int, rate: 
         )
 
 
+def add_job_argument(parser: argparse.ArgumentParser) -> None:
+    """Which job's traffic."""
+    parser.add_argument(
+        "--job",
+        choices=("heartbeats", "market", "messages"),
+        default="heartbeats",
+        help="whose traffic; default: heartbeats. --hotels and --rooms are the heartbeats' alone",
+    )
+
+
 def check_fleet_size(args: argparse.Namespace) -> None:
     """Raise CommandError where each number is right and all of the rooms are too many."""
     from heartbeat_stream.local.fleet_rooms import ROOMS_MAX

@@ -1,5 +1,10 @@
 """Send a simulated fleet's heartbeats to the source topic: several devices per room, repeats, late
 and out-of-order ones, a few broken ones, Chinese room names. SIGINT ends it early, with a summary.
+
+With --job, traffic of another job: market messages or texts, of which it is known which are
+duplicates. With --verify, what workers put out meanwhile is compared with that: the last line says
+how many new ones did not come (false) and how many duplicates did (missed), and the exit code is 0
+only if both are 0. Texts must go to a topic for that (HEARTBEAT_MESSAGES_SINK=topic).
 """
 
 from __future__ import annotations
@@ -10,28 +15,49 @@ import signal
 from typing import TYPE_CHECKING
 
 from heartbeat_stream.commands import CommandError
-from heartbeat_stream.commands.fleet_arguments import add_fleet_arguments, check_fleet_size
+from heartbeat_stream.commands.fleet_arguments import (
+    add_fleet_arguments,
+    add_job_argument,
+    check_fleet_size,
+)
 from heartbeat_stream.commands.progress_line import ProgressLine
 from heartbeat_stream.config.flags import fields
 from heartbeat_stream.settings import Settings
 
 if TYPE_CHECKING:
+    from heartbeat_stream.local.judged_traffic import Feed
     from heartbeat_stream.local.simulate import SimulationProgress, SimulationResult
 
 NAME = "simulate"
 HELP = "send a simulated fleet's heartbeats to the topic"
 EXAMPLE = "heartbeat-stream simulate --seconds 60 --rate 20000 --hotels 100 --rooms 1000"
-SETTINGS = ("brokers", "topic", "source_keyed", *fields("Kafka security"))
+SETTINGS = (
+    "brokers",
+    "topic",
+    "source_keyed",
+    *fields("Kafka security", "Market messages", "Message filter"),
+)
 QUIET = True
+
+#: So long what is still on its way is waited for.
+_SETTLE_S = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_fleet_arguments(parser, seconds=60, rate=5_000)
+    add_job_argument(parser)
+    parser.add_argument(
+        "--verify", action="store_true", help="with --job: compare what comes out with the truth"
+    )
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
     from heartbeat_stream.local.record_sender import SendError
 
+    if args.job != "heartbeats":
+        return _run_judged(args, settings)
+    if args.verify:
+        raise CommandError("--verify: want --job market or --job messages")
     check_fleet_size(args)
     try:
         result = asyncio.run(_simulate(args, settings))
@@ -62,6 +88,44 @@ async def _simulate(args: argparse.Namespace, settings: Settings) -> SimulationR
             on_progress=lambda progress: line.show(_progress(progress, args.seconds)),
             stop=stop,
             security=kafka_auth(settings),
+        )
+
+
+def _run_judged(args: argparse.Namespace, settings: Settings) -> int:
+    from heartbeat_stream.local.demo.judged import verdict_lines
+    from heartbeat_stream.local.judged_traffic import FEEDS
+    from heartbeat_stream.local.record_sender import SendError
+
+    feed = FEEDS[args.job](args.seed, settings)
+    try:
+        sent = asyncio.run(_simulate_judged(args, settings, feed))
+    except SendError as error:
+        raise CommandError(str(error)) from error
+    lines = verdict_lines(feed, sent)
+    print("\n".join(lines if args.verify else lines[:-1]))
+    truth = feed.truth()
+    return 1 if args.verify and (truth.false or truth.missed) else 0
+
+
+async def _simulate_judged(args: argparse.Namespace, settings: Settings, feed: Feed) -> int:
+    from heartbeat_stream.local.demo.judged import Load, send_and_verify
+    from heartbeat_stream.local.judged_traffic import send_feed
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if args.verify:
+        load = Load(args.seconds, args.rate, args.seed)
+        return await send_and_verify(settings, feed, load, stop, settle_s=_SETTLE_S)
+    with ProgressLine() as line:
+        return await send_feed(
+            settings,
+            feed,
+            seconds=args.seconds,
+            rate=args.rate,
+            on_progress=lambda sent, elapsed: line.show(f"{elapsed:.0f} s: {sent:,} sent"),
+            stop=stop,
         )
 
 

@@ -42,6 +42,27 @@ class RecordSender:
             await self._send_share(partition, share, timestamp_ms)
         await self._collect(timeout=0)
 
+    async def send_each(self, records: Sequence[tuple[Record, int]]) -> None:
+        """The same for records with a key and a timestamp each, in their order."""
+        shares: dict[int, list[tuple[Record, int]]] = {}
+        for record, timestamp_ms in records:
+            partition = self._partition_for(record[0] or b"")
+            shares.setdefault(partition, []).append((record, timestamp_ms))
+        for partition, share in shares.items():
+            await self._send_stamped(partition, share)
+        await self._collect(timeout=0)
+
+    async def _send_stamped(self, partition: int, share: Sequence[tuple[Record, int]]) -> None:
+        rest = iter(share)
+        stamped = next(rest, None)
+        while stamped is not None:
+            batch = self._producer.create_batch()
+            while stamped is not None and batch.append(
+                timestamp=stamped[1], key=stamped[0][0], value=stamped[0][1]
+            ):
+                stamped = next(rest, None)
+            await self._hand_over(batch, partition)
+
     async def flush(self) -> None:
         """Return once everything is acknowledged. Raises as :meth:`send` does."""
         await self._collect(timeout=None)
@@ -78,10 +99,13 @@ class RecordSender:
                 timestamp=timestamp_ms, key=record[0], value=record[1]
             ):
                 record = next(rest, None)
-            future = await self._producer.send_batch(batch, self._topic, partition=partition)
-            # Of several failures only one is raised: the others count as seen, too.
-            future.add_done_callback(lambda done: done.cancelled() or done.exception())
-            self._unacknowledged.add(future)
+            await self._hand_over(batch, partition)
+
+    async def _hand_over(self, batch: Any, partition: int) -> None:
+        future = await self._producer.send_batch(batch, self._topic, partition=partition)
+        # Of several failures only one is raised: the others count as seen, too.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._unacknowledged.add(future)
 
     async def _collect(self, timeout: float | None) -> None:
         if self._unacknowledged:

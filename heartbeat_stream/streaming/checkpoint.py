@@ -28,8 +28,10 @@ __all__ = ["Acknowledger", "Checkpointer", "Delta"]
 
 logger = logging.getLogger(__name__)
 
-#: Keys encoded, or written to disk, between two looks at the event loop.
+#: Keys encoded between two looks at the event loop, and so of one batch.
 _SLICE = 1000
+#: Keys written to disk between two: a millisecond.
+_WRITE_SLICE = 250
 
 
 class Delta(Protocol):
@@ -201,8 +203,8 @@ class Checkpointer:
             return  # lost meanwhile: whoever has it now reads the changelog
         position = self._follow((delta.table.name, delta.partition), spans)
         changes = [(record.key or b"", record.value) for record in records]
-        for start in range(0, len(changes), _SLICE):
-            store.write(changes[start : start + _SLICE])
+        for start in range(0, len(changes), _WRITE_SLICE):
+            store.write(changes[start : start + _WRITE_SLICE])
             await asyncio.sleep(0)
         if position is not None:
             # What was to be written again is among what was just written.
