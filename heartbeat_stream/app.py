@@ -61,6 +61,8 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 _FETCH_LATE_S = 5.0
 #: How long Faust may take to end once everything is durable; it is cut off then.
 _FAUST_STOP_S = 5.0
+#: How often a wait for the group is told.
+_WAITING_TOLD_S = 10.0
 
 
 class Worker:
@@ -123,6 +125,21 @@ class Worker:
             raise
         self._build(prepared)
         await self.app.start()
+        self._telling = asyncio.create_task(self._tell_of_waiting())
+
+    async def _tell_of_waiting(self) -> None:
+        """Say from time to time that the group grants nothing: nobody else does."""
+        while True:
+            await asyncio.sleep(_WAITING_TOLD_S)
+            waited = self.engine.waiting_s
+            if waited is not None and waited >= _WAITING_TOLD_S:
+                logger.warning(
+                    "waiting for the consumer group %s for %.0f s: it grants partitions once its "
+                    "members have joined again, or their sessions are over (%d ms)",
+                    self.settings.app_id,
+                    waited,
+                    self.settings.session_timeout_ms,
+                )
 
     def _build(self, prepared: Prepared) -> None:
         settings, app = self.settings, self.app
@@ -304,6 +321,7 @@ class Worker:
 
         Raises TimeoutError where that takes too long; it is still going on then.
         """
+        self._telling.cancel()
         logging.getLogger().removeHandler(self.errors)
         ending = asyncio.create_task(self._stop_parts())
         # Not cancelled: Faust and aiokafka take that for somebody else's, and go on.

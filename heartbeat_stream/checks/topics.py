@@ -37,6 +37,7 @@ def check_topics(
         if topic is not None:
             yield ok(_description(topic))
             yield from _durability(topic, brokers)
+            yield from _fewer_replicas(topic, spec.replication_factor, brokers)
         elif spec.name in hidden:
             continue
         elif spec.name in named:
@@ -77,6 +78,15 @@ def _durability(topic: TopicState, brokers: int) -> Iterator[Finding]:
         yield warn(
             f"topic {topic.name} has min.insync.replicas=1, so a record that was acknowledged may "
             f"be on one broker alone: {alter}"
+        )
+
+
+def _fewer_replicas(topic: TopicState, wanted: int, brokers: int) -> Iterator[Finding]:
+    alone = topic.replication_factor == 1 < brokers  # that is said already
+    if topic.replication_factor < wanted and not alone:
+        yield warn(
+            f"topic {topic.name} has {_count(topic.replication_factor, 'replica')}, and "
+            f"HEARTBEAT_REPLICATION_FACTOR is {wanted}: raise it with kafka-reassign-partitions.sh"
         )
 
 

@@ -1,5 +1,6 @@
-"""Create what is missing: the topics with their configuration, and the table. What exists is left
-as it is, so that this is safe to repeat. `heartbeat-stream check` says whether it is right.
+"""Create what is missing: the topics with their configuration, and the table with its schema.
+What exists is left as it is, so that this is safe to repeat. `heartbeat-stream check` says whether
+it is right.
 """
 
 from __future__ import annotations
@@ -128,9 +129,7 @@ async def _in_database(
     except (SinkUnavailable, OSError) as error:
         raise CommandError(f"{unreachable(settings)} ({error})") from error
     except asyncpg.PostgresError as error:
-        raise CommandError(
-            f"table {table} cannot be created: {why_not_created(error)}"
-        ) from error
+        raise CommandError(f"table {table} cannot be created: {why_not_created(error)}") from error
     finally:
         await connections.stop(timeout=1.0)
     print(f"{'created' if created else 'exists '}  table {table}", flush=True)

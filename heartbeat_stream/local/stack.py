@@ -123,6 +123,8 @@ def run_stack(
                 for name, value in stack.environment.items():
                     print(f"{name}={value}", file=out)
                 print("ready", file=out, flush=True)
+                if err.isatty() and not out.isatty():
+                    print("heartbeat-stream stack: ready; Ctrl-C ends it", file=err)
             while not stopping.wait(CHECK_SECONDS):
                 failure = stack.failure()
                 if failure is not None:

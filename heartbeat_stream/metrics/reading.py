@@ -48,8 +48,12 @@ def process(worker: "Worker") -> Mapping[str, Samples]:
         "heartbeat_live": bool(worker.liveness()["live"]),
         "heartbeat_loop_stall_seconds_max": worker.loop_monitor.longest(),
         "heartbeat_checkpoint_interval_seconds": settings.checkpoint_ms / 1000,
-        "heartbeat_data_free_bytes": shutil.disk_usage(worker.directory.path).free,
     }
+
+
+def data_directory(worker: "Worker") -> Mapping[str, Samples]:
+    """Of its own: where somebody has removed the directory, this figure alone is missing."""
+    return {"heartbeat_data_free_bytes": shutil.disk_usage(worker.directory.path).free}
 
 
 def records(worker: "Worker") -> Mapping[str, Samples]:
@@ -182,7 +186,7 @@ def layers(worker: "Worker") -> Mapping[str, Samples]:
     }
 
 
-FROM_THE_START: tuple[Reading, ...] = (process,)
+FROM_THE_START: tuple[Reading, ...] = (process, data_directory)
 #: Those that need what a worker makes once it knows its topics.
 ONCE_BUILT: tuple[Reading, ...] = (
     dead_letters,

@@ -66,6 +66,8 @@ def check_url(url: str) -> None:
         raise ValueError(
             f"the database URL cannot be read: expected {EXAMPLE}; {ESCAPES}"
         ) from None
+    if parts.netloc.count("@") > 1:
+        raise ValueError(f"the database URL holds more than one @; {ESCAPES}")
     if parts.fragment or "#" in url:
         raise ValueError(f"the database URL holds a #; {ESCAPES}")
     for place in _places(parts):

@@ -133,7 +133,7 @@ class ChangelogReader:
                             consumer.seek(tp, first[tp])
                             break
                         await asyncio.sleep(0)
-                    on_progress(len(records))
+                    on_progress(reading[tp].take_count())
                 for tp in list(open_ones):
                     # The high watermark comes with every answer to a fetch. Unlike the offsets
                     # that a broker lists, it is right on every broker.
@@ -192,6 +192,7 @@ class _Reading:
         self.store = store
         self.version = version
         self.end = 0
+        self._taken = 0
         self._check: Position | None = store.position
         #: Where the copy ended, if that is too long ago for it to have been told everything.
         self._stale: Position | None = None
@@ -223,7 +224,13 @@ class _Reading:
             records = [record for record in records if record.offset > check.offset]
         if records:
             apply_records(self.store, records, self.version)
+            self._taken += len(records)
         return True
+
+    def take_count(self) -> int:
+        """How many records were merged since this was last asked: none that the copy had."""
+        taken, self._taken = self._taken, 0
+        return taken
 
     def finish(self, end: int) -> bool:
         """The end is reached; False if the reading must start again from the first record."""

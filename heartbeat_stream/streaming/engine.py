@@ -93,12 +93,20 @@ class Engine:
         #: From giving partitions up until those that came instead were recovered.
         self.rebalance_seconds = Distribution(SECONDS)
         self._rebalancing_since: float | None = None
+        self._joining_since = time.perf_counter()
         self.recovered_records = 0
         self.last_checkpoint_at = time.monotonic()
         self.last_error: str | None = None
 
     def owns(self, job: StatefulJob, partition: int) -> bool:
         return partition in self.owned[job.name]
+
+    @property
+    def waiting_s(self) -> float | None:
+        """For how long the group has granted nothing, seconds; None while it has."""
+        if self.recovering or (self.assigned and self._rebalancing_since is None):
+            return None
+        return time.perf_counter() - (self._rebalancing_since or self._joining_since)
 
     @property
     def checkpoint_age_s(self) -> float:
@@ -230,7 +238,8 @@ class Engine:
             for partition in list(self._open[job.name]):
                 job.park(partition)
                 await asyncio.sleep(0)  # a partition may hold a hundred thousand rooms
-        logger.info("partitions given up in %.1f s", time.perf_counter() - started)
+        if revoked:
+            logger.info("partitions given up in %.1f s", time.perf_counter() - started)
 
     async def _quiesce(self, timeout_s: float) -> None:
         await asyncio.gather(*(job.quiesce(timeout_s) for job in self._jobs))

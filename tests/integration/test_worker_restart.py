@@ -101,3 +101,20 @@ async def test_a_written_record_is_not_written_again_by_an_equal_or_older_one(
     oracle.accept(stale)
     assert oracle.differences(await world.table.rows()) == []
     assert len(await world.table.attempts()) == 1
+
+
+async def test_nothing_is_read_again_after_an_orderly_end(world: World) -> None:
+    """Otherwise an operator would take a volume for lost."""
+    await world.prepare(buffer_window_ms=0)
+    oracle = Oracle()
+    worker = await world.start_worker().ready()
+    await world.send(
+        [Heartbeat(7, f"{number}", now_ms(), None) for number in range(200)], oracle=oracle
+    )
+    await oracle.matches(world.table)
+    await worker.stopped()
+    worker = await world.start_worker().ready()
+    assert (await worker.metrics())["heartbeat_recovered_records_total"] == 0
+    shutil.rmtree(world.settings.data_dir / world.settings.app_id, ignore_errors=True)
+    await worker.until_metric("heartbeat_ready", 1)  # of a directory that is gone, one figure is
+    assert "heartbeat_data_free_bytes" not in await worker.metrics()

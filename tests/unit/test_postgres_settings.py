@@ -29,6 +29,7 @@ def test_right_urls(url: str) -> None:
         ("", "starts with postgresql://"),
         ("postgresql:hunter2", "starts with postgresql://"),
         ("postgresql://user:hunter2@host:port/db", "port"),
+        ("postgresql://user:hunter2@and@host/db", "percent-encoded, as %40"),
         ("postgresql://user:hunter2@host:0/db", "port"),
         ("postgresql://user:hunter2@host:65536/db", "port"),
         ("postgresql://user:hunter2@host:²/db", "port"),

@@ -109,6 +109,14 @@ def test_one_replica_on_many_brokers_is_a_warning() -> None:
     assert "1 replica on 3 brokers" in finding.text
 
 
+def test_fewer_replicas_than_the_settings_want_is_a_warning() -> None:
+    existing = healthy(KEYED)
+    existing["heartbeat"] = TopicState("heartbeat", 4, 2, {"min.insync.replicas": "2"})
+    [finding] = wrong(KEYED, existing)
+    assert finding.level is Level.WARN
+    assert "2 replicas, and HEARTBEAT_REPLICATION_FACTOR is 3" in finding.text
+
+
 def test_one_replica_in_the_settings_is_a_warning_before_anything_is_created() -> None:
     settings = Settings(app_id="app", replication_factor=1)
     findings = wrong(settings, {"heartbeat": TopicState("heartbeat", 4, 3, {})})
