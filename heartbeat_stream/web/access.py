@@ -6,9 +6,12 @@ token itself neither stays in a browser nor goes from worker to worker.
 """
 
 import hmac
+import logging
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
+
+from heartbeat_stream.complaints import Complaints
 
 __all__ = ["COOKIE", "ROUTED_PASS_S", "SIGNED_IN_S", "Access"]
 
@@ -20,6 +23,8 @@ ROUTED_PASS_S: Final = 300
 
 _BEARER = "bearer "
 
+logger = logging.getLogger(__name__)
+
 
 class Access:
     """The judgement of one worker. Without a token everybody is let in."""
@@ -27,6 +32,7 @@ class Access:
     def __init__(self, token: str | None, now_ms: Callable[[], int]) -> None:
         self._token = token.encode() if token is not None else None
         self._now_ms = now_ms
+        self._complaints = Complaints(logger)
 
     @property
     def guarded(self) -> bool:
@@ -49,6 +55,10 @@ class Access:
         # Of equal length, whatever was given.
         given = sha256(text.encode(errors="surrogateescape")).digest()
         return hmac.compare_digest(given, sha256(self._token).digest())
+
+    def complain(self, remote: str | None) -> None:
+        """Say in the log, once in a while, that somebody has shown something else."""
+        self._complaints.warning("%s asked the web view with a wrong token", remote)
 
     def new_pass(self, lifetime_s: int) -> str | None:
         """A pass that is good from now on for so long; None where nobody asks for one."""

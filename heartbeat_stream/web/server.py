@@ -11,6 +11,7 @@ from aiohttp.web import (
     SockSite,
 )
 from faust.web.drivers.aiohttp import Web
+from yarl import URL
 
 from heartbeat_stream.web.door import Door
 from heartbeat_stream.web.health import blueprint as health
@@ -71,7 +72,9 @@ class StateWeb(Web):
         super().__init__(app, **kwargs)
         worker = cast("Worker", app.worker)
         origins = frozenset(worker.settings.web_cors_origins or ())
-        self.web_app.middlewares.append(Door(worker.access, worker.settings.web_open, origins))
+        settings = worker.settings
+        names = {"localhost", settings.web_host.lower(), URL(settings.web_url).host or ""}
+        self.web_app.middlewares.append(Door(worker.access, settings.web_open, origins, names))
         self._runner = GuardedRunner(self.web_app, origins)
 
     def _create_site(self) -> BaseSite:

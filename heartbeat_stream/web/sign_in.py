@@ -6,6 +6,7 @@ from aiohttp.web import HTTPSeeOther, Request, Response
 from faust import web
 
 from heartbeat_stream.web.access import COOKIE, SIGNED_IN_S, Access
+from heartbeat_stream.web.limits import BODY_MAX
 from heartbeat_stream.web.page import file_of_page
 from heartbeat_stream.web.view import WorkerView
 
@@ -29,8 +30,9 @@ class SignIn(WorkerView):
     async def post(self, request: web.Request) -> Any:
         asked = cast("Request", request)
         access = self.worker.access
-        token = (await asked.post()).get("token")
+        token = (await asked.clone(client_max_size=BODY_MAX).post()).get("token")
         if not isinstance(token, str) or not access.is_token(token.strip()):
+            access.complain(asked.remote)
             return _form(401, _WRONG)
         answer = Response(status=303, headers={"Location": "/ui/"})
         _set_cookie(answer, access, secure=self._is_encrypted(asked))

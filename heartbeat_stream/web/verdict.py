@@ -113,7 +113,7 @@ def _numbers(summaries: Sequence[Summary], history: Sequence[Sample]) -> str:
     if not records:
         return f"{workers}; no heartbeat has come in for {_duration(len(recent) * 5)}."
     saved = max(0.0, 1 - rows / records)
-    return f"{workers}, {rate:,.0f} heartbeats a second, {saved * 100:.1f} % of the writes saved."
+    return f"{workers}, {rate:,.0f} heartbeats a second, {saved * 100:.1f}\N{NO-BREAK SPACE}% of the writes saved."
 
 
 def _duration(seconds: float) -> str:

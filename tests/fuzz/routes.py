@@ -8,9 +8,10 @@ import re
 
 __all__ = ["DICTIONARY", "DOCUMENTED", "check", "exchange", "framed", "seeds"]
 
-#: Done, elsewhere, malformed, not without the token, not there, not with this method, without or
-#: with too long a body, an expectation that cannot be met, and not now. Never 500.
-DOCUMENTED = {200, 301, 302, 303, 304, 400, 401, 404, 405, 411, 413, 414, 417, 431, 503}
+#: Done, elsewhere, malformed, not without the token, not under this name, not there, not with this
+#: method, without or with too long a body, an expectation that cannot be met, and not now.
+#: Never 500.
+DOCUMENTED = {200, 301, 302, 303, 304, 400, 401, 403, 404, 405, 411, 413, 414, 417, 431, 503}
 
 PATHS = [
     *("/", "/metrics", "/health/live", "/health/ready", "/health/", "/table/", "/table/latest/"),
@@ -39,7 +40,7 @@ _STATUS = re.compile(rb"HTTP/\d\.\d (\d{3}) ")
 def framed(method: bytes, target: bytes, headers: bytes = b"", body: bytes = b"") -> bytes:
     """A request after whose answer the server hangs up."""
     length = b"Content-Length: %d\r\n" % len(body) if body else b""
-    return b"%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s%s\r\n%s" % (
+    return b"%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s%s\r\n%s" % (
         method,
         target,
         length,

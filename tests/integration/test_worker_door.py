@@ -125,6 +125,10 @@ async def test_signing_in_and_out(world: World) -> None:
     assert (await ask(port, "/ui/sign-in", method="POST", form={})).status == 401
     huge = {"token": "x" * (limits.BODY_MAX + 1)}
     assert (await ask(port, "/ui/sign-in", method="POST", form=huge)).status == 413
+    kind = b"Content-Type: application/x-www-form-urlencoded\r\nTransfer-Encoding: chunked\r\n"
+    chunk = b"token=" + b"x" * limits.BODY_MAX
+    chunked = framed(b"POST", b"/ui/sign-in", kind) + b"%x\r\n%s\r\n0\r\n\r\n" % (len(chunk), chunk)
+    assert b" 413 " in (await exchange(port, chunked, patience_s=10))[:20]
 
     entered = await ask(port, "/ui/sign-in", method="POST", form={"token": TOKEN})
     assert (entered.status, entered.headers["Location"]) == (303, "/ui/")
@@ -204,6 +208,26 @@ async def test_only_pages_of_the_origins_that_were_set_may_read(world: World) ->
         assert "Access-Control-Allow-Origin" not in answer.headers
         refused = await ask(worker.port, "/table/", {**question, "Origin": other}, method="OPTIONS")
         assert refused.status == 401
+
+
+@on_embedded
+async def test_a_foreign_name_that_leads_to_loopback_shows_nothing(world: World) -> None:
+    """As a page does that has its own name lead there: it could read what a browser gets."""
+    await world.prepare(web_url="http://worker.example.com:6066")
+    worker = world.start_worker()
+
+    async def answers() -> bool:
+        return bool(worker.port) and (await ask(worker.port, "/health/live")).status == 200
+
+    await worker.until(answers, what="it answers")
+    for path in ("/ui/", "/ui/api/overview", "/table/", "/nowhere"):
+        for host in ("evil.example.com", "127.0.0.1.evil.example.com:6066", "localhost.evil", "[x"):
+            refused = await ask(worker.port, path, {"Host": host})
+            assert refused.status in (400, 403), (path, host)
+            assert "not called so" in refused.text or refused.status == 400
+        for host in ("localhost", "LOCALHOST:1", "127.0.0.1:8080", "[::1]:1", "worker.example.com"):
+            answer = await ask(worker.port, path, {"Host": host})
+            assert answer.status == (404 if path == "/nowhere" else 200), (path, host)
 
 
 @on_embedded

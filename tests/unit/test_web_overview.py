@@ -64,7 +64,7 @@ def test_all_is_well() -> None:
     assert found.level is Level.WELL
     assert found.points == []
     assert found.text == (
-        "All is well. 2 workers, 200 heartbeats a second, 95.0 % of the writes saved."
+        "All is well. 2 workers, 200 heartbeats a second, 95.0\N{NO-BREAK SPACE}% of the writes saved."
     )
 
 

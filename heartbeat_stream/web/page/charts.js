@@ -14,11 +14,11 @@ function svg(tag, attributes) {
   return made;
 }
 
-/** The least of 1, 2, 2.5, 5, 10, 20, ... that a value does not exceed. */
+/** The least round number that a value does not exceed. */
 function ceiling(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => value <= step);
+  return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((step) => value <= step);
 }
 
 function parts(figure) {

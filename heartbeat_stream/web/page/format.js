@@ -7,7 +7,7 @@ const day = new Intl.DateTimeFormat("en-CA", { year: "numeric", month: "2-digit"
 
 export const count = (number) => whole.format(number);
 export const rate = (number) => (number < 10 ? tenths : whole).format(number);
-export const percent = (share) => `${tenths.format(100 * share)} %`;
+export const percent = (share) => `${tenths.format(100 * share)}\u00a0%`;
 
 const two = (many, unit, rest, smaller) =>
   many < 10 && rest ? `${many} ${unit} ${rest} ${smaller}` : `${many} ${unit}`;
