@@ -95,6 +95,9 @@ class MarketJob(StreamJob):
         key = message.state_key
         state = self._state(memory, key) if key is not None else None
         verdict = self._judge.judge(message, _SeenIn(memory), state, arrival.at_ms, self._tally)
+        if key is not None and verdict.state is not None and verdict.state is not state:
+            self._states[memory.partition, key] = verdict.state
+            self._touched[memory.partition, key] = memory, arrival
         if verdict.first is not None and self._is_itself(verdict.first, arrival):
             self.counts["repeated"] += 1  # put out, and remembered, before a crash
             return
@@ -109,9 +112,6 @@ class MarketJob(StreamJob):
             self._put_duplicate(arrival, message, verdict)
         for event in verdict.events:
             self._tell(event, arrival, message)
-        if key is not None and verdict.state is not None and verdict.state is not state:
-            self._states[memory.partition, key] = verdict.state
-            self._touched[memory.partition, key] = memory, arrival
 
     def _is_itself(self, first: First, arrival: Arrival) -> bool:
         return (
