@@ -1,4 +1,4 @@
-"""How an event travels in Kafka: the event itself as the value, and what is known about it in headers.
+"""How an event travels in Kafka: as it came, with what is known about it in headers.
 
 The collector writes such records, and the job behind Kafka reads them. A record of another source
 needs no header: its project is then the event's own, and it was received at its timestamp.
