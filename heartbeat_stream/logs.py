@@ -59,12 +59,13 @@ def set_up_logs(settings: Settings, *, quiet: bool = False, stream: TextIO | Non
 def secrets_of(settings: Settings) -> list[str]:
     """Every text that must not be seen, in each form in which it may come along."""
     secrets = {getattr(settings, spec.field) for spec in SPECS if spec.secret}
-    try:
-        password = urlsplit(settings.database_url).password
-    except ValueError:
-        password = None
-    if password:
-        secrets |= {password, unquote(password)}
+    for url in (settings.database_url, settings.collect_redis_url):
+        try:
+            password = urlsplit(url).password
+        except ValueError:
+            password = None
+        if password:
+            secrets |= {password, unquote(password)}
     return sorted((secret for secret in secrets if secret), key=len, reverse=True)
 
 

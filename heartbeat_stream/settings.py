@@ -34,6 +34,8 @@ _postgres = Section("PostgreSQL")
 _job = Section("Job")
 _market = Section("Market messages")
 _messages = Section("Message filter")
+_tracking = Section("Tracking")
+_collector = Section("Collector")
 _worker = Section("Worker")
 _web = Section("Web view")
 _log = Section("Log")
@@ -316,6 +318,131 @@ class Settings:
         "false",
         kinds.boolean(),
         "true: when the window of a text ends that was suppressed, a line says how often.",
+    )
+
+    tracking_topic: str = _tracking(
+        "tracking", kinds.topic(), "Topic of the tracking events: the collector writes it."
+    )
+    tracking_policy: str = _tracking(
+        "mark",
+        kinds.choice("mark", "drop"),
+        "What becomes of duplicates: mark stores them with a remark that begins with du-, drop "
+        "stores the first of each alone.",
+    )
+    tracking_place: str = _tracking(
+        "kafka",
+        kinds.choice("kafka", "door"),
+        "Where duplicates are recognised: kafka is the job behind Kafka, door is the collector.",
+    )
+    tracking_signup: bool = _tracking(
+        "false",
+        kinds.boolean(),
+        "true: events of the type track_signup are judged too, not those of the type track alone.",
+    )
+    tracking_window_ms: int = _tracking(
+        "3600000",
+        kinds.milliseconds(1_000, 604_800_000),
+        "For so long an event is remembered since a copy of it came last.",
+        shown_default="3600000 (1 hour)",
+    )
+
+    collect_host: str = _collector(
+        "127.0.0.1", kinds.host(), "Address that the collector listens on."
+    )
+    collect_port: int = _collector("8106", kinds.integer(1, 65535), "Its port.")
+    collect_store: str = _collector(
+        "memory",
+        kinds.choice("memory", "redis", "postgres"),
+        "With HEARTBEAT_TRACKING_PLACE=door: what remembers the events that were seen. memory is "
+        "for a single collector; redis and postgres are shared by any number.",
+    )
+    collect_redis_url: str = _collector(
+        "redis://127.0.0.1:6379/0",
+        kinds.redis_url(),
+        "Where Redis is, with HEARTBEAT_COLLECT_STORE=redis.",
+    )
+    collect_store_table: str = _collector(
+        "collect_seen",
+        kinds.table(),
+        "Table of the events seen, with HEARTBEAT_COLLECT_STORE=postgres; schema.table allowed. "
+        "It is created where it is missing, in the database of HEARTBEAT_DATABASE_URL.",
+    )
+    collect_store_wait_ms: int = _collector(
+        "250",
+        kinds.milliseconds(1, 60_000),
+        "A store that takes longer has failed: the events of that report pass unjudged.",
+    )
+    collect_claim_ms: int = _collector(
+        "10000",
+        kinds.milliseconds(1_000, 600_000),
+        "For so long a collector may keep an event to itself until Kafka has it; longer than "
+        "HEARTBEAT_COLLECT_ACK_WAIT_MS.",
+        advanced=True,
+    )
+    collect_seen_max: int = _collector(
+        "5000000",
+        kinds.integer(1_000),
+        "The most events that memory or PostgreSQL remember; those seen longest ago go first. "
+        "Redis has maxmemory for it.",
+    )
+    collect_seen_mb: int = _collector(
+        "1024",
+        kinds.integer(1, 1_048_576, "MiB"),
+        "The same in memory, or on the disk of PostgreSQL; whichever is reached first counts.",
+    )
+    collect_ack_wait_ms: int = _collector(
+        "2000",
+        kinds.milliseconds(10, 60_000),
+        "So long a client waits for Kafka's acknowledgement. Then its report goes to the spool.",
+    )
+    collect_spool_dir: Path = _collector(
+        "./spool",
+        kinds.path(),
+        "Where reports wait that Kafka has not taken. Collectors on one host may share it: each "
+        "takes a directory of its own in it, and a restarted one finds its own again.",
+    )
+    collect_spool_mb: int = _collector(
+        "1024",
+        kinds.integer(1, 1_048_576, "MiB"),
+        "The most that the spool holds. Where that is full too, the answer is 503.",
+    )
+    collect_body_max_bytes: int = _collector(
+        "8388608",
+        kinds.integer(1_024, 268_435_456, "bytes"),
+        "The largest body of a request; a larger one is answered with 413.",
+        shown_default="8388608 (8 MiB)",
+        advanced=True,
+    )
+    collect_unpacked_max_bytes: int = _collector(
+        "33554432",
+        kinds.integer(1_024, 1_073_741_824, "bytes"),
+        "The most that a report may unpack to; a larger one is a dead letter.",
+        shown_default="33554432 (32 MiB)",
+        advanced=True,
+    )
+    collect_events_max: int = _collector(
+        "100000",
+        kinds.integer(1, 10_000_000),
+        "The most events in one report; one with more is a dead letter.",
+        advanced=True,
+    )
+    collect_request_timeout_ms: int = _collector(
+        "15000",
+        kinds.milliseconds(100, 600_000),
+        "A client that has not sent its whole request after so long is cut off.",
+        advanced=True,
+    )
+    collect_connections_max: int = _collector(
+        "10000",
+        kinds.integer(1, 1_000_000),
+        "The most connections at once; one more is closed at once.",
+        advanced=True,
+    )
+    collect_memory_mb: int = _collector(
+        "128",
+        kinds.integer(1, 1_048_576, "MiB"),
+        "The most that the reports under way may take, unpacked; further ones go to the spool.",
+        advanced=True,
     )
 
     data_dir: Path = _worker(

@@ -241,6 +241,21 @@ def database_url() -> Kind[str]:
     return Kind(parse, f"{EXAMPLE}; {ESCAPES}", "URL")
 
 
+def redis_url() -> Kind[str]:
+    """`redis://host:port/0`, or `rediss://` with TLS."""
+
+    def parse(text: str) -> str:
+        parts = urlsplit(text)
+        if parts.scheme not in {"redis", "rediss"} or not parts.hostname or not text.isprintable():
+            raise ValueError
+        _ = parts.port  # raises ValueError where it is no port
+        if not re.fullmatch(r"(?:/[0-9]{0,4})?", parts.path) or parts.fragment:
+            raise ValueError
+        return text
+
+    return Kind(parse, "redis://:password@host:port/0, or rediss:// with TLS", "URL")
+
+
 def web_url() -> Kind[str]:
     """`http://host:port`, without a trailing slash in the value; or nothing."""
 
