@@ -56,7 +56,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
 
 
 class Judge:
-    """Judges the messages of one job. Holds no state but caches; some 5 us for a message."""
+    """Judges the messages of one job. Holds no state but caches; 5 to 10 us for a new message."""
 
     def __init__(self, rules: JobRules) -> None:
         self._rules = rules
