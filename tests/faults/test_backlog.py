@@ -27,9 +27,9 @@ BACKLOG_MIB = 450
 #: Rooms that come for the first time, again and again, and how many of them memory may keep.
 NEW_ROOMS = 15_000
 KEPT_ROOMS = 5_000
-WAVES_BEFORE, WAVES = 4, 8
-#: Kept in memory, the rooms of the later waves would take 80 MiB.
-GROWTH_MIB = 30
+WAVES_BEFORE, WAVES = 4, 6
+#: Kept in memory, the rooms of the later waves would take 36 MiB.
+GROWTH_MIB = 25
 
 
 def resident_mib(worker: Worker) -> float:

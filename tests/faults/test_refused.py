@@ -30,6 +30,8 @@ ROOMS = HOTELS * ROOMS_PER_HOTEL
 RATE = 1_500
 #: A batch without any record has 61 bytes.
 NOTHING_FITS = "64"
+#: What it cannot write keeps it for no longer.
+DRAIN_TIMEOUT_MS = 2_000
 #: Two looks after something is amiss, an end in order, and a busy machine.
 ENDS_WITHIN_S = 60.0
 
@@ -152,7 +154,7 @@ async def test_one_record_is_still_in_work_while_later_ones_are_done(
 @pytest.mark.parametrize("topic", [source, repartition], ids=named)
 async def test_a_topic_with_input_is_deleted(world: World, topic: Topic) -> None:
     """What stood in it is gone with it; so everything has been worked on before."""
-    await world.prepare()
+    await world.prepare(drain_timeout_ms=DRAIN_TIMEOUT_MS)
     fleet = Fleet(HOTELS, ROOMS_PER_HOTEL)
     worker = world.start_worker()
     async with load(world, fleet, RATE) as running:
@@ -170,7 +172,7 @@ async def test_a_topic_with_input_is_deleted(world: World, topic: Topic) -> None
 
 @pytest.mark.parametrize("topic", [latest_changelog, written_changelog, dead_letters], ids=named)
 async def test_a_topic_that_is_written_is_deleted_under_load(world: World, topic: Topic) -> None:
-    await world.prepare()
+    await world.prepare(drain_timeout_ms=DRAIN_TIMEOUT_MS)
     worker = world.start_worker()
     async with load(world, Fleet(HOTELS, ROOMS_PER_HOTEL), RATE) as running:
         await goes_on(worker)
@@ -186,7 +188,7 @@ async def test_a_topic_that_is_written_is_deleted_under_load(world: World, topic
 @pytest.mark.parametrize("topic", [latest_changelog, dead_letters], ids=named)
 async def test_a_topic_is_made_again_at_once_under_load(world: World, topic: Topic) -> None:
     """Whoever notices ends and is started again; whoever does not goes on."""
-    await world.prepare()
+    await world.prepare(drain_timeout_ms=DRAIN_TIMEOUT_MS)
     worker = world.start_worker()
     async with load(world, Fleet(HOTELS, ROOMS_PER_HOTEL), RATE) as running:
         await goes_on(worker)

@@ -156,6 +156,16 @@ async def test_markers_of_transactions_leave_no_lag(world: World, keyed: bool) -
     assert (await worker.metrics())["heartbeat_records_total"] == 0
 
 
+async def test_faust_knows_of_the_commits(world: World) -> None:
+    """Or it would say after five minutes of load that there were none, and never stop saying so."""
+    await world.prepare(source_keyed=True, checkpoint_ms=200)
+    world.environment["BROKER_COMMIT_LIVELOCK_SOFT_TIMEOUT"] = "2"  # seconds; one of Faust's own
+    worker = await world.start_worker().ready()
+    async with load(world, Fleet(4, 100, keyed=True), rate=4_000):
+        await worker.until_metric("heartbeat_records_total", 60_000, 60)
+    assert "Has not committed" not in worker.log_text()
+
+
 @pytest.mark.parametrize("keyed", [False, True], ids=["unkeyed", "keyed"])
 async def test_what_a_transaction_has_aborted_was_never_sent(world: World, keyed: bool) -> None:
     await world.prepare(source_keyed=keyed)
