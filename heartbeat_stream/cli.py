@@ -113,10 +113,6 @@ class _Parser(argparse.ArgumentParser):
         print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
         raise SystemExit(WRONG_USE)
 
-    def print_help(self, file: Any = None) -> None:
-        """As argparse does it, which would keep to itself that the reader has gone."""
-        print(self.format_help(), end="", file=file)
-
 
 def _description(command: Command) -> str:
     """The module's docstring: it is written for users."""

@@ -7,6 +7,7 @@ the charts have something to show, and takes the page in both themes and on a ph
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from playwright.async_api import Page
 
 from heartbeat_stream.core.heartbeat import Heartbeat
+from heartbeat_stream.history import INTERVAL_MS
 from heartbeat_stream.local.fleet import Fleet
 from heartbeat_stream.local.stack import EmbeddedStack
 from tests.support.browser import Scheme, browser, context
@@ -24,7 +26,13 @@ from tests.support.world import Cluster, World, load, running_workers
 
 RUN_S = 240.0
 RATE = 3000
+FIRST_RATE = 60
 HOTELS = 20
+
+
+async def samples(worker: Worker) -> int:
+    status, body = await worker.get("/ui/api/worker")
+    return len(json.loads(body)["history"]) if status == 200 else 0
 
 
 async def take(worker: Worker, page: Page, path: Path, *, full: bool = True) -> None:
@@ -66,15 +74,19 @@ async def main(folder: Path, seconds: float) -> None:
             await world.prepare(partitions=8, buffer_window_ms=5000, cooldown_ms=30000)
             worker = await world.start_worker().ready()
             fleet = Fleet(hotels=HOTELS, rooms_per_hotel=100, broken_share=0.0005)
-            async with load(world, fleet, RATE):
+            async with load(world, fleet, FIRST_RATE) as running:
                 room = Heartbeat(1309, "大会议室", now_ms(), "tablet-17", 1)
                 for _ in range(2):
                     await world.send([room])
                     room = Heartbeat(1309, "大会议室", now_ms(), "tablet-17", 1)
 
+                # The rooms come one by one: else all of them would be due at once for ever.
+                await worker.until_metric("heartbeat_rooms_in_memory", 1_500, seconds=120)
+                running.rate = RATE
+                before = await samples(worker)
+
                 async def has_run() -> bool:
-                    status, body = await worker.get("/ui/api/worker")
-                    return status == 200 and body.count(b"[17") >= seconds / 5
+                    return await samples(worker) >= before + seconds * 1000 / INTERVAL_MS
 
                 await wait_until_async(has_run, seconds + 60, every=1.0)
                 await world.send([Heartbeat(1309, "大会议室", now_ms(), "tablet-17", 1)])

@@ -63,9 +63,8 @@ def test_all_is_well() -> None:
     found = verdict(worker(0), worker(1))
     assert found.level is Level.WELL
     assert found.points == []
-    assert found.text == (
-        "All is well. 2 workers, 200 heartbeats a second, 95.0\N{NO-BREAK SPACE}% of the writes saved."
-    )
+    saved = "95.0\N{NO-BREAK SPACE}% of the writes saved"
+    assert found.text == f"All is well. 2 workers, 200 heartbeats a second, {saved}."
 
 
 def test_nothing_comes_in() -> None:
