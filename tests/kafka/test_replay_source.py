@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from aiokafka.structs import TopicPartition
 
 from heartbeat_stream.core.heartbeat import Heartbeat, room_key
 from heartbeat_stream.core.latest import Candidate, encode_candidate
 from heartbeat_stream.core.partition import partition_for
+from heartbeat_stream.recovery.cluster import commit
+from heartbeat_stream.recovery.errors import RecoveryError
 from tests.support.command import run_command, start_command
 from tests.support.oracle import Oracle, now_ms
 from tests.support.topic_reader import read_topic
@@ -44,6 +47,10 @@ async def test_over_intact_state_it_changes_nothing(world: World) -> None:
 
     refused = await run_command(world, "replay", "source", "--from", "earliest", "--yes", code=1)
     assert f"http://127.0.0.1:{worker.port} on " in refused.err
+    # One that is started between the look and the deed keeps its offsets: Kafka sees to it.
+    with pytest.raises(RecoveryError, match="has been started meanwhile"):
+        await commit(world.settings, {TopicPartition(world.topic, 0): 0})
+    assert await world.committed() == ends
     await worker.stopped()
 
     plan = await run_command(world, "replay", "source", "--from", since, "--dry-run")
