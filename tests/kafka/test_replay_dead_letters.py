@@ -132,10 +132,9 @@ async def all_of_the_source(world: World) -> list[ConsumerRecord]:
         return reader.records
 
 
-@pytest.mark.parametrize("keyed", [False, True], ids=["unkeyed", "keyed"])
-async def test_rows_that_the_database_had_refused_are_written(world: World, keyed: bool) -> None:
+async def test_rows_that_the_database_had_refused_are_written(world: World) -> None:
     """The workers know these heartbeats, so sent again they would change nothing."""
-    await world.prepare(source_keyed=keyed)
+    await world.prepare()
     async with world.table.connect() as connection:
         table = world.table.table.quoted
         await connection.execute(f"ALTER TABLE {table} ADD CONSTRAINT c CHECK (status <> 13)")
