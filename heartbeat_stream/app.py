@@ -327,7 +327,7 @@ class Worker:
         # Not cancelled: Faust and aiokafka take that for somebody else's, and go on.
         await asyncio.wait({ending}, timeout=_FAUST_STOP_S)
         if not ending.done():
-            logger.warning("cut off while leaving the group: everything is durable")
+            logger.warning("cut off while leaving the group: what could be made durable is")
             raise TimeoutError
         ending.result()
 
