@@ -44,7 +44,7 @@ test-kafka: $(STAMP) ## the tests on Apache Kafka (installs Java and Maven where
 	$(BIN)/pytest -m kafka $(PYTEST_ARGS)
 
 # Programs that the tests marked "services" start, with the Debian package of each.
-SERVICES = pgbouncer:pgbouncer faketime:faketime prometheus:prometheus pg_createcluster:postgresql chromium:chromium
+SERVICES = pgbouncer:pgbouncer faketime:faketime prometheus:prometheus pg_createcluster:postgresql chromium:chromium redis-server:redis-server
 test-services: $(STAMP) ## the tests on servers from Debian's packages (installs them where missing, as root)
 	@.ci/need $(SERVICES)
 	PATH="$$PATH:/usr/sbin:/sbin" $(BIN)/pytest -m services $(PYTEST_ARGS)
