@@ -18,8 +18,11 @@ def check_data_directory(settings: Settings) -> Iterator[Finding]:
     root = settings.data_dir
     shown = f"data directory {root}"
     advice = "set HEARTBEAT_DATA_DIR to a directory that this user may write"
-    existing = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
+    first = root.absolute() / settings.app_id / "worker-0"
+    existing = next(path for path in (first, *first.parents) if path.exists())
     reason = _not_writable(existing)
+    if reason is None and (first / "lock").is_dir():
+        reason = f"{first / 'lock'} is a directory"
     if reason is not None:
         yield fail(f"{shown} cannot be written ({reason}): {advice}")
         return

@@ -91,14 +91,17 @@ def _fewer_replicas(topic: TopicState, wanted: int, brokers: int) -> Iterator[Fi
 
 
 def _partition_counts(job: JobTopics, existing: Mapping[str, TopicState]) -> Iterator[Finding]:
-    of = existing.get(job.state)
+    # As it is, or as it would be created.
+    planned = {spec.name: spec.partitions for spec in job.all(existing)}
+    partitions = planned[job.state] if job.state not in existing else existing[job.state].partitions
     for name in job.changelogs:
         changelog = existing.get(name)
-        if of is None or changelog is None or changelog.partitions == of.partitions:
+        if changelog is None or changelog.partitions == partitions:
             continue
+        has = "has" if job.state in existing else "would be created with"
         yield fail(
             f"topic {changelog.name} has {_count(changelog.partitions, 'partition')} and "
-            f"{of.name} has {of.partitions}, so keys and their state would part: "
+            f"{job.state} {has} {partitions}, so keys and their state would part: "
             + (
                 f"start with a new HEARTBEAT_APP_ID, or set {job.keyed_variable}=false"
                 if job.keyed

@@ -7,6 +7,9 @@ Several workers with the same app id share the partitions of the topic.
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
+from types import FrameType
 
 from heartbeat_stream.settings import SPECS, Settings
 
@@ -24,6 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
+    # Until the worker listens to them: loading what it needs takes a second.
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, _end_before_the_start)
     from heartbeat_stream.app import run_worker
 
     return run_worker(settings)
+
+
+def _end_before_the_start(_signum: int, _frame: FrameType | None) -> None:
+    sys.exit(0)

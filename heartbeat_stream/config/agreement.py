@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from heartbeat_stream.config.sources import SettingsError
@@ -20,12 +21,36 @@ def check_agreement(settings: Settings) -> None:
     _check_kafka_security(settings)
 
 
+#: What the names of a worker's own topics end with; they begin with its app id.
+_OWN = ("-repartition", "-changelog")
+
+
 def _check_topics(settings: Settings) -> None:
-    if settings.dead_letter_topic == settings.topic:
-        raise SettingsError(
-            f'HEARTBEAT_DEAD_LETTER_TOPIC: "{settings.topic}" is the source topic too: '
-            "want another one"
-        )
+    """What a worker writes must not come back to it as its input."""
+    sources = {_source(settings, job) for job in settings.jobs}
+    for field, name in _named_topics(settings).items():
+        variable = f"HEARTBEAT_{field.upper()}"
+        if name.startswith(f"{settings.app_id}-") and name.endswith(_OWN):
+            raise SettingsError(
+                f'{variable}: "{name}" is a name for a topic of the worker\'s own: want another one'
+            )
+        if name in sources and not _is_source(field):
+            raise SettingsError(f'{variable}: "{name}" is a source topic too: want another one')
+
+
+def _named_topics(settings: Settings) -> dict[str, str]:
+    """The topics that a user may name, by the field."""
+    names = (one.name for one in fields(settings))
+    values = {name: getattr(settings, name) for name in names if f"_{name}".endswith("_topic")}
+    return {field: name for field, name in values.items() if name is not None}
+
+
+def _is_source(field: str) -> bool:
+    return field in ("topic", "market_topic", "messages_topic", "tracking_topic")
+
+
+def _source(settings: Settings, job: str) -> str:
+    return str(getattr(settings, "topic" if job == "heartbeats" else f"{job}_topic"))
 
 
 def _check_kafka_security(settings: Settings) -> None:

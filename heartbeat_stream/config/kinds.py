@@ -147,7 +147,10 @@ def path() -> Kind[Path]:
     def parse(text: str) -> Path:
         if not text or "\0" in text:
             raise ValueError
-        return Path(text).expanduser()
+        try:
+            return Path(text).expanduser()
+        except RuntimeError as exc:  # a user that does not exist
+            raise ValueError from exc
 
     return Kind(parse, "a path", "PATH")
 

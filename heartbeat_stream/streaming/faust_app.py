@@ -32,6 +32,9 @@ __all__ = ["EngineApp", "TableMaker", "make_app"]
 #: Events, which are batches here, that may wait for an agent. Beyond it fetching pauses.
 _BUFFERED_BATCHES = 16
 
+#: How soon the partitions of a topic that has grown are noticed, at the latest.
+_METADATA_AGE_MS = 60_000
+
 #: Joining the group and recovering partitions takes less than this.
 _TAKEOVER_S = 60.0
 
@@ -176,6 +179,7 @@ def make_app(settings: Settings, directory: Path, web_socket: socket.socket) -> 
         broker_request_timeout=max(session_s + 5.0, 15.0),
         broker_commit_interval=max(settings.checkpoint_ms / 1000, 1.0),
         consumer_auto_offset_reset="earliest",
+        consumer_metadata_max_age_ms=_METADATA_AGE_MS,
         ConsumerScheduler=BatchScheduler,
         TableManager=EagerTableManager,
     )

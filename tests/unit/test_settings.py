@@ -428,3 +428,23 @@ def test_the_example_file_holds_the_defaults(tmp_path: Path) -> None:
 def test_every_setting_is_described(spec: object) -> None:
     assert spec.meaning.endswith(".")  # type: ignore[attr-defined]
     assert "`" not in spec.default  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("HEARTBEAT_TOPIC", "a-heartbeats-repartition"),
+        ("HEARTBEAT_TOPIC", "a-latest-changelog"),
+        ("HEARTBEAT_DEAD_LETTER_TOPIC", "a-heartbeats-repartition"),
+        ("HEARTBEAT_DEAD_LETTER_TOPIC", "heartbeat"),
+        ("HEARTBEAT_MARKET_UNIQUE_TOPIC", "market"),
+        ("HEARTBEAT_DEAD_LETTER_TOPIC", "market"),
+    ],
+)
+def test_what_a_worker_writes_does_not_come_back_to_it(variable: str, value: str) -> None:
+    environ = {"HEARTBEAT_APP_ID": "a", "HEARTBEAT_JOBS": "heartbeats,market", variable: value}
+    assert f'{variable}: "{value}" is a ' in error_of(environ)
+
+
+def test_the_home_of_nobody() -> None:
+    assert "HEARTBEAT_DATA_DIR" in error_of({"HEARTBEAT_DATA_DIR": "~nosuchuser/x"})

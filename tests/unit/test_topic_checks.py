@@ -92,6 +92,17 @@ def test_an_unkeyed_source_may_grow() -> None:
     assert wrong(UNKEYED, existing) == []
 
 
+def test_a_repartition_topic_that_would_not_fit_the_state() -> None:
+    """As where the source was keyed until now."""
+    existing = healthy(UNKEYED)
+    del existing["app-heartbeats-repartition"]
+    for name in ("app-latest-changelog", "app-last_written_at-changelog"):
+        existing[name] = TopicState(name, 5, 3, existing[name].config)
+    findings = wrong(UNKEYED, existing)
+    assert [one.level for one in findings] == [Level.FAIL, Level.FAIL]
+    assert "would be created with 4" in findings[0].text
+
+
 def test_a_repartition_topic_that_has_grown() -> None:
     existing = healthy(UNKEYED)
     name = "app-heartbeats-repartition"
