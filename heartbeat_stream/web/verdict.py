@@ -112,8 +112,8 @@ def _numbers(summaries: Sequence[Summary], history: Sequence[Sample]) -> str:
     rate = records * 1000 / (len(recent) * INTERVAL_MS)
     if not records:
         return f"{workers}; no heartbeat has come in for {_duration(len(recent) * 5)}."
-    saved = max(0.0, 1 - rows / records)
-    return f"{workers}, {rate:,.0f} heartbeats a second, {saved * 100:.1f}\N{NO-BREAK SPACE}% of the writes saved."
+    saved = f"{100 * max(0.0, 1 - rows / records):.1f}\N{NO-BREAK SPACE}%"
+    return f"{workers}, {rate:,.0f} heartbeats a second, {saved} of the writes saved."
 
 
 def _duration(seconds: float) -> str:

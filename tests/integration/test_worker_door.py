@@ -170,7 +170,9 @@ async def test_every_answer_is_protected(world: World) -> None:
     requests.append(framed(b"POST", b"/table/"))
     requests.append(framed(b"GET", b"/" + b"a" * 9_000))
     requests.append(framed(b"GET", b"/", b"Expect: \xe3\r\n"))
-    requests.append(framed(b"GET", b"/", b"Content-Length: 99999999\r\n"))
+    too_large = framed(b"GET", b"/health/live", b"Content-Length: 99999999\r\n")
+    assert b" 413 " in (await exchange(worker.port, too_large, patience_s=10))[:20]
+    requests.append(too_large)
     requests.append(b"GET / HTTP/9.9\r\n\r\n")
     requests.append(b"\x16\x03\x01\x02\x00\x01\x00")
     for request in requests:
