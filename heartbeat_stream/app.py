@@ -19,6 +19,7 @@ from heartbeat_stream.config.agreement import check_web_exposure
 from heartbeat_stream.history import History
 from heartbeat_stream.jobs.catalogue import job_module, jobs_topics
 from heartbeat_stream.jobs.job import House, Job, TopicGrown
+from heartbeat_stream.jobs.stream_job import StreamJob
 from heartbeat_stream.lag import Lag, LagMeter
 from heartbeat_stream.liveness import Liveness
 from heartbeat_stream.logs import secrets_of
@@ -40,6 +41,7 @@ from heartbeat_stream.streaming.security import kafka_auth
 from heartbeat_stream.streaming.store import StoreDamaged, StoreError
 from heartbeat_stream.streaming.topic_watch import TopicGone, until_a_topic_is_gone
 from heartbeat_stream.streaming.topics import all_topics
+from heartbeat_stream.streaming.transactions import TransactionalProducer, Transactions
 from heartbeat_stream.web.access import Access
 from heartbeat_stream.web.port import listen
 from heartbeat_stream.web.summary import figures_of
@@ -147,6 +149,7 @@ class Worker:
         self.dead_letters = DeadLetters(
             self.outbox, dead_letter_topic, prepared.of_topic[dead_letter_topic]
         )
+        self.transactions = self._make_transactions() if settings.transactions else None
         self.lanes = Lanes(self.producer, self.dead_letters.put_refused)
         self.checkpointer = Checkpointer(
             self.producer, self.outbox, app.consumer, self.clock.now_ms
@@ -157,6 +160,7 @@ class Worker:
             table=app.state_table,
             outbox=self.outbox,
             lanes=self.lanes,
+            transactions=self.transactions,
             dead_letters=self.dead_letters,
             checkpointer=self.checkpointer,
             lease=app.lease,
@@ -172,6 +176,7 @@ class Worker:
             self.reader,
             checkpoint_interval_s=settings.checkpoint_ms / 1000,
             release_timeout_s=settings.drain_timeout_ms / 1000,
+            fence=self._fence if self.transactions is not None else None,
         )
         for job in self.jobs.values():
             for topic, handle in job.agents().items():
@@ -182,6 +187,32 @@ class Worker:
         app.task(self._mind_the_topics)
         self._topics_read = frozenset().union(*(topics.read for topics in self.topics))
         self.built = True
+
+    def _make_transactions(self) -> Transactions:
+        settings = self.settings
+        connection = {"bootstrap_servers": list(settings.brokers), **kafka_auth(settings)}
+
+        def make(name: str) -> TransactionalProducer:
+            return TransactionalProducer(
+                client_id=settings.app_id,
+                request_timeout_ms=10_000,
+                transactional_id=name,
+                **connection,
+            )
+
+        return Transactions(make, settings.app_id, lambda: self.app.lease.held)
+
+    async def _fence(self) -> None:
+        """Nobody else puts out any more what comes of the partitions that are ours."""
+        assert self.transactions is not None
+        topics = {
+            topic
+            for one in self.topics
+            if isinstance(self.jobs[one.job], StreamJob)
+            for topic in one.read
+        }
+        assigned = self.app.consumer.assignment()
+        await self.transactions.own({tp for tp in assigned if tp.topic in topics})
 
     @property
     def job(self) -> "HeartbeatJob":
@@ -336,6 +367,8 @@ class Worker:
         await self.outbox.stop()
         if self.built:
             await self.lanes.stop()
+            if self.transactions is not None:
+                await self.transactions.close()
         await asyncio.gather(*(job.stop() for job in self.jobs.values()))
         await self.producer.stop()
 

@@ -255,6 +255,15 @@ class Settings:
         shown_default="none: the built-in rules",
     )
 
+    transactions: bool = _job(
+        "false",
+        kinds.boolean(),
+        "true: what the jobs market and messages put out to topics becomes visible together with "
+        "what they remember and have read, at each checkpoint: exactly once, for readers with "
+        "isolation.level=read_committed. It comes out later by as much as two checkpoints, so set "
+        "HEARTBEAT_CHECKPOINT_MS to some hundreds.",
+    )
+
     market_topic: str = _market("market", kinds.topic(), "Source topic of the job market.")
     market_keyed: bool = _market(
         "false",

@@ -21,6 +21,7 @@ from heartbeat_stream.streaming.lanes import Lanes
 from heartbeat_stream.streaming.lease import Lease
 from heartbeat_stream.streaming.producer import Outbox
 from heartbeat_stream.streaming.topics import JobTopics
+from heartbeat_stream.streaming.transactions import Transactions
 
 __all__ = ["Handle", "House", "Job", "JobModule", "TopicGrown"]
 
@@ -78,6 +79,8 @@ class House:
     table: TableMaker
     outbox: Outbox
     lanes: Lanes
+    transactions: Transactions | None
+    """Where outputs and what is remembered become visible together; None: they need not."""
     dead_letters: DeadLetters
     checkpointer: Checkpointer
     lease: Lease

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, cast
 
-from faust.types import Message
+from faust.types import TP, Message
 
 from heartbeat_stream.core.expiring import expires_of, version_of
 from heartbeat_stream.core.identity.layer import Layer
@@ -21,7 +21,8 @@ from heartbeat_stream.core.partition import partition_for
 from heartbeat_stream.core.reasons import Rejected
 from heartbeat_stream.jobs.job import Handle, House, TopicGrown
 from heartbeat_stream.jobs.memory import Memory
-from heartbeat_stream.streaming.checkpoint import Delta
+from heartbeat_stream.jobs.outgoing import PartitionUnit, Waiting
+from heartbeat_stream.streaming.checkpoint import Delta, Unit
 from heartbeat_stream.streaming.fetching import FetchedRecord
 from heartbeat_stream.streaming.forwarding import Arrival, arrived, forward, received
 from heartbeat_stream.streaming.producer import OutRecord
@@ -35,6 +36,8 @@ _SLICE: Final = 500
 #: Keys whose partition is remembered.
 _MOST_ROUTES: Final = 100_000
 _LEASE_POLL_S: Final = 0.05
+#: Outputs held for a transaction beyond which reading waits.
+_MOST_WAITING: Final = 100_000
 
 
 class StreamJob(ABC):
@@ -60,12 +63,22 @@ class StreamJob(ABC):
         self._parked: set[int] = set()
         self._outgoing: dict[tuple[str, int], list[OutRecord]] = {}
         self._routes: dict[bytes, int] = {}
+        #: Held for transactions, where there are some.
+        self._waiting: Waiting | None = None
+        self._room = asyncio.Event()
+        if house.transactions is not None:
+            self._waiting = Waiting()
+            house.checkpointer.transact(house.transactions, self._units, self._forget)
 
     # -- what a job says -------------------------------------------------------------------------
 
     @abstractmethod
     def route(self, value: bytes) -> bytes:
         """The key by which a record is placed. Raises Rejected for one that has none."""
+
+    def route_of(self, record: FetchedRecord) -> bytes:
+        """The same, for a job that goes by more than the value. It is no tombstone."""
+        return self.route(record.value or b"")
 
     @abstractmethod
     def decide(self, memory: Memory, arrival: Arrival) -> None:
@@ -105,11 +118,47 @@ class StreamJob(ABC):
             spread = self._routes[key] = partition_for(key, 1 << 31)
         return spread % partitions
 
-    def _send(self) -> None:
+    def _send(self, cause: TP) -> None:
+        """Have what was put out go on its way; a record of this partition was the cause."""
         outgoing, self._outgoing = self._outgoing, {}
-        for (topic, partition), records in outgoing.items():
-            self.house.lanes.put(topic, partition, records)
+        if self._waiting is not None:
+            self._waiting.add(cause, outgoing)
+        else:
+            for (topic, partition), records in outgoing.items():
+                self.house.lanes.put(topic, partition, records)
         self.flush()
+
+    async def _until_there_is_room(self) -> None:
+        while self._waiting is not None and self._waiting.count > _MOST_WAITING:
+            self._room.clear()
+            await self._room.wait()
+        await self.house.lanes.room()
+        await self.room()
+
+    # -- transactions ----------------------------------------------------------------------------
+
+    def _units(self) -> Sequence[Unit]:
+        """What each partition has caused since the last checkpoint."""
+        assert self._waiting is not None
+        self._room.set()
+        state = self.topics.state
+        units = [
+            PartitionUnit(TP(state, partition), self._waiting, memory.deltas())
+            for partition, memory in self._memories.items()
+            if partition not in self._parked
+        ]
+        units += [
+            PartitionUnit(cause, self._waiting, [])
+            for cause in self._waiting.causes
+            if cause.topic != state
+        ]
+        return units
+
+    def _forget(self, tps: set[TP]) -> None:
+        assert self._waiting is not None
+        for tp in tps:
+            self._waiting.take(tp)
+        self._room.set()
 
     # -- agents ----------------------------------------------------------------------------------
 
@@ -128,16 +177,19 @@ class StreamJob(ABC):
                 self.counts["tombstones"] += 1
                 continue
             try:
-                key = self.route(record.value)
+                key = self.route_of(record)
             except Rejected as why:
                 rejected.append((arrived(record, message.partition), why))
                 continue
             forwarded = forward(record, message.partition, key)
             self.emit(self.topics.repartition, self.partition_of(key, self._partitions), forwarded)
-        self._send()
-        await self._reject(rejected)
+        if self._waiting is not None:
+            rejected = self._emit_rejected(rejected)
+        self._send(message.tp)
+        if self._waiting is None:
+            await self._reject(rejected)
         self.house.checkpointer.hold(message)
-        await self.house.lanes.room()
+        await self._until_there_is_room()
 
     async def absorb(self, message: Message) -> None:
         """Decide about a batch of records that stand in the partition of their keys."""
@@ -148,16 +200,18 @@ class StreamJob(ABC):
             await asyncio.sleep(_LEASE_POLL_S)  # another worker may have it: wait to be told
         memory = self._memories.get(partition)
         records = cast("Sequence[FetchedRecord]", message.value)
-        for start in range(0, len(records), _SLICE):
+        # A transaction covers whole batches: nothing may come between.
+        size = _SLICE if self._waiting is None else len(records)
+        for start in range(0, len(records), size):
             if start:
                 await asyncio.sleep(0)
             if memory is None or partition not in self._owned:
                 return  # a rebalance has come between: it comes again where it belongs
-            rejected = self._decide(memory, records[start : start + _SLICE])
-            await self._reject(rejected)
+            rejected = self._decide(memory, records[start : start + size])
+            if rejected:
+                await self._reject(rejected)
         self.house.checkpointer.hold(message)
-        await self.house.lanes.room()
-        await self.room()
+        await self._until_there_is_room()
 
     def _decide(
         self, memory: Memory, records: Sequence[FetchedRecord]
@@ -177,8 +231,23 @@ class StreamJob(ABC):
             except Rejected as why:
                 rejected.append((arrival, why))
             see(arrival.at_ms, now)
-        self._send()
+        if self._waiting is not None:
+            rejected = self._emit_rejected(rejected)
+        self._send(TP(self.topics.state, partition))
         return rejected
+
+    def _emit_rejected(
+        self, rejected: Sequence[tuple[Arrival, Rejected]]
+    ) -> list[tuple[Arrival, Rejected]]:
+        """Put dead letters out as what they are caused by is; none is left."""
+        self.counts["rejected"] += len(rejected)
+        topic = self.topics.source.name
+        for one, why in rejected:
+            letter = self.house.dead_letters.letter(
+                one.key, one.value, why, topic, one.partition, one.offset
+            )
+            self.emit(*letter)
+        return []
 
     async def _reject(self, rejected: Sequence[tuple[Arrival, Rejected]]) -> None:
         self.counts["rejected"] += len(rejected)
@@ -193,7 +262,7 @@ class StreamJob(ABC):
             memory = self._memories[partition]
             memory.sweep()
             self.due(memory)
-        self._send()
+            self._send(TP(self.topics.state, partition))
 
     def keep_house(self) -> None:  # noqa: B027
         """Nothing: what is old leaves with each tick."""
@@ -237,6 +306,8 @@ class StreamJob(ABC):
 
     def deltas(self) -> list[Delta]:
         deltas: list[Delta] = []
+        if self._waiting is not None:
+            return deltas  # they are part of the partitions' transactions
         for partition, memory in self._memories.items():
             if partition not in self._parked:
                 deltas += memory.deltas()

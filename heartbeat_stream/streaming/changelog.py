@@ -152,6 +152,7 @@ class ChangelogReader:
         consumer = AIOKafkaConsumer(
             enable_auto_commit=False,
             auto_offset_reset="none",
+            isolation_level="read_committed",
             fetch_max_wait_ms=50,
             max_partition_fetch_bytes=4 * 1024 * 1024,
             **self._connection,

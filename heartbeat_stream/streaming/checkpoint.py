@@ -23,8 +23,9 @@ from heartbeat_stream.lag import Place
 from heartbeat_stream.streaming.producer import BatchProducer, Outbox, OutRecord, Span
 from heartbeat_stream.streaming.store import Position
 from heartbeat_stream.streaming.tables import StateTable
+from heartbeat_stream.streaming.transactions import Parcel, Transaction, Transactions
 
-__all__ = ["Acknowledger", "Checkpointer", "Delta"]
+__all__ = ["Acknowledger", "Checkpointer", "Delta", "Unit"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,17 @@ class Delta(Protocol):
 
     def undo(self) -> None:
         """The checkpoint failed: all keys count as changed again."""
+
+
+class Unit(Protocol):
+    """What one partition of a topic has caused, to become visible in one transaction."""
+
+    tp: TP
+    parcels: list[Parcel]
+    deltas: Sequence[Delta]
+
+    def undo(self) -> None:
+        """It did not: all of it is to be done by the next checkpoint."""
 
 
 #: A delta, its records, and where they stand in the changelog.
@@ -75,6 +87,9 @@ class Checkpointer:
         self._settle: list[Callable[[], Awaitable[None]]] = [outbox.settled]
         self._consumer = consumer
         self._now_ms = now_ms
+        self._transactions: Transactions | None = None
+        self._units: list[Callable[[], Sequence[Unit]]] = []
+        self._forgetting: list[Callable[[set[TP]], None]] = []
         self._held: dict[TP, list[Message]] = {}
         self._running = asyncio.Lock()
         #: The offset that the next record of a changelog partition gets if nobody else writes.
@@ -94,6 +109,20 @@ class Checkpointer:
         # What it turns away becomes a dead letter, which is awaited after it.
         self._settle.insert(0, settled)
 
+    def transact(
+        self,
+        transactions: Transactions,
+        units: Callable[[], Sequence[Unit]],
+        forget: Callable[[set[TP]], None],
+    ) -> None:
+        """Also run a transaction for each of these, taken when a checkpoint begins.
+
+        ``forget`` is told of partitions that are gone, with what was held of them.
+        """
+        self._transactions = transactions
+        self._units.append(units)
+        self._forgetting.append(forget)
+
     def hold(self, message: Message) -> None:
         """An event has been worked on: acknowledge it with the next checkpoint."""
         message.value = None  # the records themselves are no longer needed
@@ -105,6 +134,8 @@ class Checkpointer:
         for tp in tps:
             self._held.pop(tp, None)
             self.handled.pop(tp, None)
+        for forget in self._forgetting:
+            forget(tps)
 
     @property
     def running(self) -> bool:
@@ -125,14 +156,22 @@ class Checkpointer:
             started = time.perf_counter()
             held, self._held = self._held, {}
             deltas = collect()
+            units = [unit for collect_units in self._units for unit in collect_units()]
+            done: set[int] = set()
             try:
                 for settled in self._settle:
                     await settled()
                 await self._write(deltas)
+                for unit in units:
+                    await self._transact(unit, held.get(unit.tp))
+                    done.add(id(unit))
             except BaseException:
                 self.failed += 1
                 for delta in deltas:
                     delta.undo()
+                for unit in units:
+                    if id(unit) not in done:
+                        unit.undo()
                 for tp, later in self._held.items():
                     held.setdefault(tp, []).extend(later)
                 self._held = held
@@ -141,9 +180,30 @@ class Checkpointer:
                 for message in messages:
                     self._consumer.ack(message)
             self.records += sum(map(len, deltas))
+            self.records += sum(len(delta) for unit in units for delta in unit.deltas)
             self.durations.observe(time.perf_counter() - started)
             self.completed += 1
         await self._consumer.commit()
+
+    async def _transact(self, unit: Unit, held: Sequence[Message] | None) -> None:
+        """What was held of the partition is covered by the transaction, offset and all."""
+        encoded = [(delta, delta.encode(0, len(delta))) for delta in unit.deltas if len(delta)]
+        if not unit.parcels and not encoded:
+            return  # its offset is committed as others are
+        transaction = Transaction(
+            unit.tp,
+            unit.parcels,
+            [(delta.table.changelog, delta.partition, records) for delta, records in encoded],
+            held[-1].offset + 1 if held else None,
+        )
+        assert self._transactions is not None
+        written = await self._transactions.run(transaction, self._now_ms())
+        unit.parcels = []  # visible, whatever the disk says of the rest
+        for (delta, records), (_, spans) in zip(encoded, written, strict=True):
+            await self._keep(delta, records, spans)
+        for where in {(delta.table.name, delta.partition) for delta, _ in encoded}:
+            if where in self.expected:
+                self.expected[where] += 1  # the marker that ends the transaction
 
     async def _write(self, deltas: Sequence[Delta]) -> None:
         written, failure = await self._publish_all([delta for delta in deltas if len(delta)])

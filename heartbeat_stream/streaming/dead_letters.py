@@ -45,6 +45,21 @@ class DeadLetters:
         source_offset: int,
     ) -> None:
         """Waits only while very many records are under way."""
+        topic, partition, letter = self.letter(
+            key, value, rejected, source_topic, source_partition, source_offset
+        )
+        await self._outbox.put(topic, partition, [letter], timestamp_ms=None, shrink=cut)
+
+    def letter(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        rejected: Rejected,
+        source_topic: str,
+        source_partition: int,
+        source_offset: int,
+    ) -> tuple[str, int, OutRecord]:
+        """The record of a dead letter, and its topic and partition: for one who sends it."""
         self.by_reason[rejected.reason] += 1
         headers = [
             *_reason_headers(rejected),
@@ -52,13 +67,8 @@ class DeadLetters:
             ("source-partition", b"%d" % source_partition),
             ("source-offset", b"%d" % source_offset),
         ]
-        await self._outbox.put(
-            self._topic,
-            source_partition % self._partitions,
-            [OutRecord(key, value, headers)],
-            timestamp_ms=None,
-            shrink=cut,
-        )
+        record = OutRecord(key, value, headers)
+        return self._topic, source_partition % self._partitions, record
 
 
 def _reason_headers(rejected: Rejected) -> Headers:

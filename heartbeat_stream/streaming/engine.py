@@ -74,7 +74,10 @@ class Engine:
         *,
         checkpoint_interval_s: float,
         release_timeout_s: float,
+        fence: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """``fence`` is awaited when partitions have come, before anything of them is read."""
+        self._fence = fence
         self._jobs = jobs
         self._checkpointer = checkpointer
         self._reader = reader
@@ -132,6 +135,8 @@ class Engine:
                 for partition in self._open[job.name] - wanted[job.name]:
                     self._close(job, partition)
                     await asyncio.sleep(0)
+            if self._fence is not None:
+                await self._fence()
             while (damage := await self._try_to_load(wanted, epoch)) is not None:
                 store, why = damage
                 store.discard(why)
