@@ -22,7 +22,7 @@ from heartbeat_stream.recovery.cluster import (
     refuse_while_running,
 )
 from heartbeat_stream.recovery.discarding import discard_tables
-from heartbeat_stream.recovery.moments import Moment
+from heartbeat_stream.recovery.moments import Earliest, Moment
 from heartbeat_stream.recovery.operation import Progress
 from heartbeat_stream.recovery.reading import Span, read_spans, records_in
 from heartbeat_stream.recovery.tables import read_tables
@@ -64,11 +64,14 @@ class SourceReplay:
         topic = settings.topic
         counts = await partition_counts(settings, [topic])
         tps = [TopicPartition(topic, number) for number in range(counts[topic])]
-        starts = await offsets_at(settings, tps, self._start)
-        log_ends = await ends_of(settings, tps)
-        ends = log_ends if self._end is None else await offsets_at(settings, tps, self._end)
-        self._spans = {tp: Span(starts[tp], max(starts[tp], ends[tp])) for tp in tps}
         before = await committed(settings, settings.app_id, tps)
+        starts = await offsets_at(settings, tps, self._start)
+        if self._end is None:
+            starts = await self._not_ahead(starts, before)
+            ends = await ends_of(settings, tps)
+        else:
+            ends = await offsets_at(settings, tps, self._end)
+        self._spans = {tp: Span(starts[tp], max(starts[tp], ends[tp])) for tp in tps}
         lines = [
             f"topic {topic}, from {self._start} to "
             f"{'its end' if self._end is None else self._end}: "
@@ -83,10 +86,17 @@ class SourceReplay:
         if self._end is not None:
             return f"partition {tp.partition}: offsets {span.first} to {span.end} are sent again"
         was = "none" if before is None else before
-        return (
-            f"partition {tp.partition}: the committed offset {was} becomes {span.first}, "
-            f"{len(span):,} records up to the end"
-        )
+        becomes = "stays" if before == span.first else f"becomes {span.first}"
+        where = f"partition {tp.partition}: the committed offset {was} {becomes}"
+        return f"{where}, {len(span):,} records up to the end"
+
+    async def _not_ahead(
+        self, starts: dict[TopicPartition, int], before: dict[TopicPartition, int | None]
+    ) -> dict[TopicPartition, int]:
+        """The same, but nowhere behind what the group has yet to read: that would be skipped."""
+        first = await offsets_at(self._settings, starts, Earliest())
+        unread = {tp: first[tp] if known is None else known for tp, known in before.items()}
+        return {tp: max(first[tp], min(start, unread[tp])) for tp, start in starts.items()}
 
     async def _state_lines(
         self, before: dict[TopicPartition, int | None], progress: Progress

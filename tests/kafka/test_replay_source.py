@@ -76,6 +76,10 @@ async def test_over_intact_state_it_changes_nothing(world: World) -> None:
     await worker.stopped()
     await run_command(world, "replay", "source", "--from", "3", "--yes")
     assert await world.committed() == {partition: min(3, end) for partition, end in ends.items()}
+    # It never goes ahead: what has not been read yet would be skipped.
+    plan = await run_command(world, "replay", "source", "--from", "2030-01-01", "--yes")
+    assert "the committed offset 3 stays" in plan.out
+    assert await world.committed() == {partition: min(3, end) for partition, end in ends.items()}
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["unkeyed", "keyed"])
