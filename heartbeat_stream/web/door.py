@@ -12,7 +12,7 @@ from yarl import URL
 from heartbeat_stream.web.access import COOKIE, Access
 from heartbeat_stream.web.headers import preflight
 
-__all__ = ["Door"]
+__all__ = ["Door", "asked_for"]
 
 _PAGE: Final = frozenset({"/ui", "/ui/"})
 #: What shows nothing of the state: where one signs in, and what that page is made of.
@@ -61,7 +61,7 @@ class Door:
         if authorization is not None:
             self._access.complain(request.remote)
         if route in _PAGE:
-            raise HTTPSeeOther("/ui/sign-in")
+            raise HTTPSeeOther(f"/ui/sign-in{asked_for(request)}")
         refusal = _refusal(
             401, "this needs the token of HEARTBEAT_WEB_TOKEN, as Authorization: Bearer TOKEN"
         )
@@ -81,6 +81,12 @@ class Door:
         except ValueError:
             return False
         return name.lower() in self._names or _is_address(name)
+
+
+def asked_for(request: Request) -> str:
+    """The query of a request to the page, to be asked again once somebody has signed in."""
+    query = request.rel_url.raw_query_string
+    return f"?{query}" if query else ""
 
 
 def _is_address(name: str) -> bool:

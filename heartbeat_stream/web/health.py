@@ -10,6 +10,13 @@ __all__ = ["blueprint"]
 
 blueprint = web.Blueprint("health")
 
+_HIDDEN = "shown with the token, and in the log"
+
+
+def _without_names(name: str, value: Any) -> Any:
+    """What may be told to everybody. Errors name servers and users."""
+    return _HIDDEN if isinstance(value, str) and name != "waiting_for" else value
+
 
 @blueprint.route("/live", name="live")
 class Live(WorkerView):
@@ -26,4 +33,6 @@ class Ready(WorkerView):
 
     async def get(self, request: web.Request) -> web.Response:
         body: dict[str, Any] = self.worker.readiness()
+        if not self.admitted(request):
+            body = {name: _without_names(name, value) for name, value in body.items()}
         return self.json(body, status=200 if body["ready"] else 503)

@@ -6,6 +6,7 @@ from aiohttp.web import HTTPSeeOther, Request, Response
 from faust import web
 
 from heartbeat_stream.web.access import COOKIE, SIGNED_IN_S, Access
+from heartbeat_stream.web.door import asked_for
 from heartbeat_stream.web.limits import BODY_MAX
 from heartbeat_stream.web.page import file_of_page
 from heartbeat_stream.web.view import WorkerView
@@ -34,7 +35,7 @@ class SignIn(WorkerView):
         if not isinstance(token, str) or not access.is_token(token.strip()):
             access.complain(asked.remote)
             return _form(401, _WRONG)
-        answer = Response(status=303, headers={"Location": "/ui/"})
+        answer = Response(status=303, headers={"Location": f"/ui/{asked_for(asked)}"})
         _set_cookie(answer, access, secure=self._is_encrypted(asked))
         return answer
 

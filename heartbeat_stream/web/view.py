@@ -3,7 +3,10 @@
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+from aiohttp.web import Request
 from faust import web
+
+from heartbeat_stream.web.access import COOKIE
 
 if TYPE_CHECKING:
     from heartbeat_stream.app import Worker
@@ -20,6 +23,12 @@ class WorkerView(web.View):
         app = cast("EngineApp", self.app)
         worker: Worker = app.worker
         return worker
+
+    def admitted(self, request: web.Request) -> bool:
+        """Whether whoever asks may see everything, on a view that is open to others, too."""
+        asked = cast("Request", request)
+        cookie = asked.cookies.get(COOKIE)
+        return self.worker.access.admits(asked.headers.get("Authorization"), cookie)
 
     def encoded(self, value: Any, status: int = 200) -> web.Response:
         """Any value that msgspec knows, as JSON."""

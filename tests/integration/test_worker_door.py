@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from heartbeat_stream.core.heartbeat import Heartbeat
+from heartbeat_stream.local.process import free_port
 from heartbeat_stream.web import limits
 from heartbeat_stream.web.access import COOKIE
 from tests.fuzz.routes import exchange, framed
@@ -30,17 +31,18 @@ HEALTH = ("/health/live", "/health/ready")
 ORIGIN = "https://pages.example.com"
 
 
-async def ready_with_room(world: World, **settings: Any) -> Worker:
+async def ready_with_room(
+    world: World, *, of_worker: dict[str, str] | None = None, **settings: Any
+) -> Worker:
+    """A worker that knows a room. ``of_worker``: settings that the topics and the table lack."""
     await world.prepare(web_token=TOKEN, **settings)
-    worker = await world.start_worker().ready() if "web_open" not in settings else None
-    if worker is None:
-        worker = world.start_worker()
+    worker = world.start_worker(**(of_worker or {}))
 
-        async def knows() -> bool:
-            path = "/health/ready"
-            return bool(worker.port) and (await ask(worker.port, path, BEARER)).status == 200
+    async def is_ready() -> bool:
+        ready = await ask(worker.port, "/health/ready", BEARER) if worker.port else None
+        return ready is not None and ready.status == 200
 
-        await worker.until(knows, 60, what="ready")
+    await worker.until(is_ready, 60, what="it is ready")
     await world.send([Heartbeat(7, "101", now_ms())])
 
     async def has_it() -> bool:
@@ -52,7 +54,8 @@ async def ready_with_room(world: World, **settings: Any) -> Worker:
 
 @on_embedded
 async def test_the_state_needs_the_token_and_health_and_metrics_do_not(world: World) -> None:
-    worker = await ready_with_room(world)
+    nowhere = f"postgresql://nobody@127.0.0.1:{free_port()}/none"
+    worker = await ready_with_room(world, of_worker={"database_url": nowhere})
     port = worker.port
     for path in (*STATE, *PAGE):
         refused = await ask(port, path)
@@ -62,6 +65,7 @@ async def test_the_state_needs_the_token_and_health_and_metrics_do_not(world: Wo
         assert (await ask(port, path, BEARER)).status in (200, 400, 404), path
     for path in (*HEALTH, "/metrics"):
         assert (await ask(port, path)).status == 200
+    await errors_name_nobody(worker)
     # Other spellings of paths lead nowhere else.
     for path in (
         "/health/../table/",
@@ -88,6 +92,19 @@ async def test_the_state_needs_the_token_and_health_and_metrics_do_not(world: Wo
     log = worker.log_text()
     assert "127.0.0.1 asked the web view with a wrong token" in log
     assert TOKEN not in log
+
+
+async def errors_name_nobody(worker: Worker) -> None:
+    """What keeps the database from taking rows is told in full to those who show the token."""
+
+    async def told() -> bool:
+        seen = json.loads((await ask(worker.port, "/health/ready", BEARER)).text)
+        return "Connection refused" in (seen["database_error"] or "")
+
+    await worker.until(told, what="the database is missed")
+    seen = json.loads((await ask(worker.port, "/health/ready")).text)
+    assert seen["database_error"] == "shown with the token, and in the log"
+    assert seen["ready"] is True
 
 
 @on_embedded

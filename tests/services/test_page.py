@@ -231,8 +231,18 @@ async def test_signing_in(world: World) -> None:
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_label("Token")).to_be_visible()
         assert await profile.cookies() == []
-        # A page that is still open asks for the token again.
+        # What was asked for is asked again. A link on another site, from which the cookie does not
+        # come along, leads to it as well.
+        path = "/ui/?hotel=7&room=%E5%A4%A7"
+        here = f"http://127.0.0.1:{worker.port}{path}"
+        await page.goto(here)
         await sign_in(page)
+        assert page.url == here
+        await page.goto(f"http://localhost:{worker.port}/ui/sign-in")
+        await page.evaluate("address => { location.href = address }", here)
+        await page.wait_for_url(here)
+        await has_level(page, "well")
+        # A page that is still open asks for the token again.
         await profile.clear_cookies()
         await expect(page.get_by_label("Token")).to_be_visible()
 

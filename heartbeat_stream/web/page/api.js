@@ -15,7 +15,7 @@ export async function get(name, parameters = {}) {
     throw new Error("This worker does not answer.");
   }
   if (response.status === 401) {
-    location.assign("sign-in");
+    location.assign(`sign-in${location.search}`);
     throw new Error("Signed out.");
   }
   const body = await response.json().catch(() => null);
