@@ -106,7 +106,7 @@ def _numbers(summaries: Sequence[Summary], history: Sequence[Sample]) -> str:
     recent = history[-_RECENT:]
     workers = "1 worker" if len(summaries) == 1 else f"{len(summaries)} workers"
     if not recent:
-        return f"{workers}, just started."
+        return f"{workers}."  # just started, or without the job heartbeats
     records = sum(one.records for one in recent)
     rows = sum(one.rows for one in recent)
     rate = records * 1000 / (len(recent) * INTERVAL_MS)

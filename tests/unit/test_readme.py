@@ -55,6 +55,7 @@ def test_every_target_of_make_that_is_named_exists() -> None:
 
 def test_every_path_that_is_named_exists() -> None:
     links = re.findall(r"\]\(([^)]+)\)", README)
+    links += re.findall(r'(?:src|srcset)="([^"]+)"', README)
     paths = re.findall(r"`([\w./-]+/)`", README)
     assert "docs/architecture.md" in links
     assert "heartbeat_stream/core/" in paths

@@ -72,7 +72,8 @@ def test_nothing_comes_in() -> None:
         *(worker(number, history=samples(20, records=0, rows=0)) for number in (0, 1))
     ).text
     assert "no heartbeat has come in for 60 s" in text
-    assert "just started" in verdict(worker(0, history=[]), worker(1, history=[])).text
+    fresh = verdict(worker(0, history=[]), worker(1, history=[]))
+    assert fresh.text == "All is well. 2 workers."
 
 
 @pytest.mark.parametrize(
