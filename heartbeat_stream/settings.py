@@ -23,7 +23,7 @@ from heartbeat_stream.config.urls import redact_url, with_password
 
 __all__ = ["BY_FIELD", "BY_VARIABLE", "SPECS", "Settings", "SettingsError", "Spec", "redact_url"]
 
-KNOWN_JOBS = ("heartbeats", "market", "messages")
+KNOWN_JOBS = ("heartbeats", "market", "messages", "tracking")
 
 # The longest that is joined to the app id to name a topic.
 _LONGEST_TOPIC_SUFFIX = len("-heartbeats-repartition")
@@ -331,6 +331,18 @@ class Settings:
 
     tracking_topic: str = _tracking(
         "tracking", kinds.topic(), "Topic of the tracking events: the collector writes it."
+    )
+    tracking_keyed: bool = _tracking(
+        "false",
+        kinds.boolean(),
+        "true: the events of a project and distinct id stand in one partition of the topic "
+        "already, so that no repartition topic is needed.",
+    )
+    tracking_table: str = _tracking(
+        "event",
+        kinds.table(),
+        "Table that the job tracking stores events in, partitioned by the day on which they were "
+        "received; schema.table allowed, 53 bytes for the table at most.",
     )
     tracking_policy: str = _tracking(
         "mark",

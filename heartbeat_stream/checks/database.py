@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import asyncpg
 
@@ -10,6 +11,8 @@ from heartbeat_stream.checks.finding import Finding, fail, ok
 from heartbeat_stream.database import postgres_settings
 from heartbeat_stream.settings import Settings, redact_url
 from heartbeat_stream.sinks.connections import Connections
+from heartbeat_stream.sinks.event_inspection import inspect_event_table
+from heartbeat_stream.sinks.event_partitions import next_days
 from heartbeat_stream.sinks.postgres_errors import SinkUnavailable
 from heartbeat_stream.sinks.table import Table
 from heartbeat_stream.sinks.table_inspection import inspect_message_table, inspect_table
@@ -22,18 +25,41 @@ async def check_database(settings: Settings) -> AsyncIterator[Finding]:
             yield finding
     if "market" in settings.jobs and settings.market_table is not None:
         yield await _check_messages(settings, Table.parse(settings.market_table))
+    if "tracking" in settings.jobs:
+        yield await _check_events(settings, Table.parse(settings.tracking_table))
 
 
 async def _check_messages(settings: Settings, table: Table) -> Finding:
+    return await _check_appending(
+        settings,
+        lambda connection: inspect_message_table(connection, table),
+        f"table {table}: takes messages",
+    )
+
+
+async def _check_events(settings: Settings, table: Table) -> Finding:
+    days = next_days(time.time_ns() // 1_000_000)
+    return await _check_appending(
+        settings,
+        lambda connection: inspect_event_table(connection, table, days),
+        f"table {table}: takes events",
+    )
+
+
+async def _check_appending(
+    settings: Settings,
+    inspect: Callable[[asyncpg.Connection], Awaitable[str | None]],
+    right: str,
+) -> Finding:
     connections = Connections(postgres_settings(settings, pool_size=1))
     try:
         async with connections.use() as connection:
-            problem = await inspect_message_table(connection, table)
+            problem = await inspect(connection)
     except (SinkUnavailable, asyncpg.PostgresError, OSError) as error:
         return fail(f"{unreachable(settings)} ({error})")
     finally:
         await connections.stop(timeout=1.0)
-    return ok(f"table {table}: takes messages") if problem is None else fail(problem)
+    return ok(right) if problem is None else fail(problem)
 
 
 async def _check_rooms(settings: Settings) -> AsyncIterator[Finding]:

@@ -22,7 +22,9 @@ HELP = "create the topics and the table where they are missing"
 EXAMPLE = "heartbeat-stream init --partitions 32 --replication-factor 3"
 SETTINGS = (
     "jobs",
-    *fields("Kafka", "Kafka security", "PostgreSQL", "Market messages", "Message filter"),
+    *fields(
+        "Kafka", "Kafka security", "PostgreSQL", "Market messages", "Message filter", "Tracking"
+    ),
 )
 QUIET = True
 
@@ -36,6 +38,8 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     code = asyncio.run(_create_table(settings)) if "heartbeats" in settings.jobs else 0
     if "market" in settings.jobs and settings.market_table is not None:
         code |= asyncio.run(_create_message_table(settings, settings.market_table))
+    if "tracking" in settings.jobs:
+        code |= asyncio.run(_create_event_table(settings))
     return code
 
 
@@ -103,6 +107,24 @@ async def _create_message_table(settings: Settings, name: str) -> int:
     async def create(connection: Any) -> tuple[bool, list[str]]:
         created = await create_table(connection, table, message_ddl)
         problem = await inspect_message_table(connection, table)
+        return created, [problem] if problem is not None else []
+
+    return await _in_database(settings, table, create)
+
+
+async def _create_event_table(settings: Settings) -> int:
+    import time
+
+    from heartbeat_stream.sinks.event_inspection import create_event_table, inspect_event_table
+    from heartbeat_stream.sinks.event_partitions import next_days
+    from heartbeat_stream.sinks.table import Table
+
+    table = Table.parse(settings.tracking_table)
+    days = next_days(time.time_ns() // 1_000_000)
+
+    async def create(connection: Any) -> tuple[bool, list[str]]:
+        created = await create_event_table(connection, table, days)
+        problem = await inspect_event_table(connection, table, days)
         return created, [problem] if problem is not None else []
 
     return await _in_database(settings, table, create)

@@ -3,17 +3,18 @@
 import asyncio
 import logging
 import random
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from heartbeat_stream.complaints import Complaints
 from heartbeat_stream.core.reasons import Reason, Rejected
 from heartbeat_stream.sinks.json_statement import JsonStatement
-from heartbeat_stream.sinks.postgres_errors import SinkUnavailable
+from heartbeat_stream.sinks.postgres_errors import RowFault, SinkUnavailable
 from heartbeat_stream.streaming.forwarding import Arrival
 
-__all__ = ["Appender"]
+__all__ = ["Appender", "Refuse", "RowAppender"]
 
 logger = logging.getLogger(__name__)
 
@@ -25,16 +26,15 @@ _RETRY_MOST_S: Final = 1.0
 #: Makes a dead letter of what the database refuses.
 Refuse = Callable[[Arrival, Rejected], Awaitable[None]]
 
+Item = TypeVar("Item")
 
-class Appender:
+
+class RowAppender(ABC, Generic[Item]):
     """Rows on their way into a table that a later acknowledgement of source offsets depends on."""
 
-    def __init__(self, statement: JsonStatement, topic: str, refuse: Refuse) -> None:
-        """``topic``: the source, part of each row's key."""
+    def __init__(self, statement: JsonStatement) -> None:
         self._statement = statement
-        self._topic = topic
-        self._refuse = refuse
-        self._queue: deque[Arrival] = deque()
+        self._queue: deque[Item] = deque()
         self._put = 0
         self._landed = 0
         self._progress = asyncio.Condition()
@@ -42,10 +42,21 @@ class Appender:
         self._complaints = Complaints(logger)
         self.last_error: str | None = None
 
-    def put(self, arrivals: Sequence[Arrival]) -> None:
+    @abstractmethod
+    async def write(self, batch: Sequence[Item]) -> list[tuple[int, RowFault]]:
+        """Have the rows of all these in the table but for those answered: those it refuses.
+
+        Raises SinkUnavailable where it does not answer; then it is tried again.
+        """
+
+    @abstractmethod
+    async def refuse(self, item: Item, why: Rejected) -> None:
+        """The database refuses its row."""
+
+    def put(self, items: Sequence[Item]) -> None:
         """Append these. Never waits: see :meth:`room`."""
-        self._queue.extend(arrivals)
-        self._put += len(arrivals)
+        self._queue.extend(items)
+        self._put += len(items)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
@@ -85,14 +96,11 @@ class Appender:
         async with self._progress:
             self._progress.notify_all()
 
-    async def _land(self, batch: Sequence[Arrival]) -> None:
-        rows = [
-            (self._topic, one.partition, one.offset, one.at_ms, one.value.decode()) for one in batch
-        ]
+    async def _land(self, batch: Sequence[Item]) -> None:
         pause = _RETRY_FIRST_S
         while True:
             try:
-                faults = await self._statement.land(rows)
+                faults = await self.write(batch)
                 break
             except SinkUnavailable as exc:
                 self.last_error = str(exc)
@@ -101,10 +109,29 @@ class Appender:
             pause = min(2 * pause, _RETRY_MOST_S)
         self.last_error = None
         for index, fault in faults:
-            await self._refuse(batch[index], Rejected(Reason.ROW_REFUSED, fault.detail))
+            await self.refuse(batch[index], Rejected(Reason.ROW_REFUSED, fault.detail))
 
     async def stop(self) -> None:
         """Give up what is still on its way: nothing that depends on it is acknowledged."""
         if self._task is not None:
             self._task.cancel()
         await self._statement.stop(1.0)
+
+
+class Appender(RowAppender[Arrival]):
+    """Appends records as they are."""
+
+    def __init__(self, statement: JsonStatement, topic: str, refuse: Refuse) -> None:
+        """``topic``: the source, part of each row's key."""
+        super().__init__(statement)
+        self._topic = topic
+        self._refuse = refuse
+
+    async def write(self, batch: Sequence[Arrival]) -> list[tuple[int, RowFault]]:
+        rows = [
+            (self._topic, one.partition, one.offset, one.at_ms, one.value.decode()) for one in batch
+        ]
+        return await self._statement.land(rows)
+
+    async def refuse(self, item: Arrival, why: Rejected) -> None:
+        await self._refuse(item, why)

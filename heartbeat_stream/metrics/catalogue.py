@@ -351,11 +351,23 @@ SECTIONS = (
                 "heartbeat_judged_total",
                 "counter",
                 "What became of records, by outcome: records (read from the source), tombstones, "
-                "rejected (dead letters), unique, duplicates, printed, suppressed; repeated are "
-                "those that came once more after a crash and had been judged.",
+                "rejected (dead letters), unique, duplicates, printed, suppressed, exempt, "
+                "unjudged; repeated are those that came once more after a crash and had been "
+                "judged.",
                 "unique and duplicates, or printed and suppressed, add up to what was judged. Many "
                 "repeated: workers crash, or lose their partitions without a checkpoint.",
                 ("worker_job", "outcome"),
+            ),
+            MetricSpec(
+                "heartbeat_tracking_events_total",
+                "counter",
+                "Tracking events by project, SDK, policy (mark or drop) and outcome: unique, "
+                "duplicates, exempt (events that cannot be told apart), unjudged (the door passed "
+                "them on without a verdict). The names beyond the first 50 projects and 20 SDKs "
+                "are counted as other.",
+                "Duplicates of 1 to 10 percent are usual for browsers and mini-programs that "
+                "report in batches. Many more: an SDK sends its cache again and again.",
+                ("project", "lib", "policy", "outcome"),
             ),
             MetricSpec(
                 "heartbeat_continuity_events_total",

@@ -9,7 +9,7 @@ import platform
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from heartbeat_stream import __version__
 from heartbeat_stream.core.reasons import Reason
@@ -18,6 +18,7 @@ from heartbeat_stream.jobs.stream_job import StreamJob
 
 if TYPE_CHECKING:
     from heartbeat_stream.app import Worker
+    from heartbeat_stream.jobs.tracking import TrackingJob
 
 __all__ = ["FROM_THE_START", "OF_JOB", "ONCE_BUILT", "Labelled", "Reading", "Samples"]
 
@@ -186,6 +187,11 @@ def layers(worker: "Worker") -> Mapping[str, Samples]:
     }
 
 
+def tracking(worker: "Worker") -> Mapping[str, Samples]:
+    job = cast("TrackingJob", worker.jobs["tracking"])
+    return {"heartbeat_tracking_events_total": list(job.by_sdk.items())}
+
+
 FROM_THE_START: tuple[Reading, ...] = (process, data_directory)
 #: Those that need what a worker makes once it knows its topics.
 ONCE_BUILT: tuple[Reading, ...] = (
@@ -198,4 +204,7 @@ ONCE_BUILT: tuple[Reading, ...] = (
     layers,
 )
 #: Those of one job alone, by its name.
-OF_JOB: Mapping[str, tuple[Reading, ...]] = {"heartbeats": (records, rooms, database)}
+OF_JOB: Mapping[str, tuple[Reading, ...]] = {
+    "heartbeats": (records, rooms, database),
+    "tracking": (tracking,),
+}

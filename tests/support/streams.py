@@ -45,6 +45,8 @@ async def prepare_jobs(world: World, jobs: str, **environment: object) -> World:
         market_continuity_topic=f"{name}.market.continuity",
         messages_topic=f"{name}.messages",
         messages_output_topic=f"{name}.messages.printed",
+        tracking_topic=f"{name}.tracking",
+        tracking_table=f"{name}_event",
     )
     world.set(**environment)
     settings = world.settings

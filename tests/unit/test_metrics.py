@@ -31,6 +31,9 @@ BOUNDED_LABELS = {"reason", "kind", "topic", "partition", "table"} | {
     "outcome",
     "layer",
     "what",
+    "project",
+    "lib",
+    "policy",
 }
 
 
