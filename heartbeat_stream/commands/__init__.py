@@ -15,6 +15,7 @@ from heartbeat_stream.settings import Settings
 
 MODULES = (
     "worker",
+    "collect",
     "demo",
     "stack",
     "init",

@@ -86,6 +86,11 @@ class Reason(StrEnum):
         "A number has an exponent beyond 1100 or -1100: written out, it would be too long.",
     )
     BAD_TEXT = "bad-text", "A string or a key holds half a surrogate pair, which is no text."
+    BAD_REPORT = (
+        "bad-report",
+        "A tracking report holds no data or data_list, its base64 or gzip is broken, or it "
+        "unpacks to more than the collector takes.",
+    )
     TOO_LARGE = "too-large", "The record is larger than a topic takes that it has to go to."
     ROW_REFUSED = "row-refused", "The database refuses the row, whatever is sent along with it."
 

@@ -458,6 +458,76 @@ SECTIONS = (
             ),
         ),
     ),
+    Section(
+        "The collector",
+        "Of `heartbeat-stream collect`, which has a `/metrics` of its own. Labels of projects "
+        "and SDKs are bounded: those beyond the first hundred and the first thirty are `other`.",
+        (
+            MetricSpec(
+                "heartbeat_collect_reports_total",
+                "counter",
+                "Requests with a report, by what the client was told for: acknowledged by Kafka, "
+                "spooled on disk, or refused with 503.",
+                "Spooled: Kafka is away or slow. Refused: the spool is full too, and clients lose "
+                "what they do not send again.",
+                ("outcome",),
+            ),
+            MetricSpec(
+                "heartbeat_collect_events_total",
+                "counter",
+                "Events that Kafka has, duplicates that were dropped among them, by project, SDK, "
+                "policy and verdict: first, duplicate, unjudged (the store did not answer), exempt "
+                "(no identity), unasked (judged behind Kafka).",
+                "Duplicates of one SDK that grow: it reports in batches from several pages. "
+                "Unjudged: look at the store.",
+                ("project", "lib", "policy", "verdict"),
+            ),
+            MetricSpec(
+                "heartbeat_collect_bad_total",
+                "counter",
+                "Reports and events that went to the dead-letter topic, by reason.",
+                "Look at some in the dead-letter topic. Mend the SDK, or block who sends them.",
+                ("reason",),
+            ),
+            MetricSpec(
+                "heartbeat_collect_drained_total",
+                "counter",
+                "Reports of the spool that Kafka has by now.",
+                "It follows each outage of Kafka.",
+            ),
+            MetricSpec(
+                "heartbeat_collect_request_duration_seconds",
+                "histogram",
+                "From a request's head to its answer: what a client waits for.",
+                "High: Kafka is slow, or the store of seen events.",
+            ),
+            MetricSpec(
+                "heartbeat_collect_store_failures_total",
+                "counter",
+                "Times that the store of seen events failed, or did not answer in time.",
+                "Events pass unjudged meanwhile, and copies of them are missed. Look at Redis or "
+                "PostgreSQL, and at HEARTBEAT_COLLECT_STORE_WAIT_MS.",
+            ),
+            MetricSpec(
+                "heartbeat_collect_spool_bytes",
+                "gauge",
+                "What waits on disk for Kafka.",
+                "Growing: Kafka takes nothing. See the alert HeartbeatStreamSpoolFilling.",
+            ),
+            MetricSpec(
+                "heartbeat_collect_spool_bytes_max",
+                "gauge",
+                "HEARTBEAT_COLLECT_SPOOL_MB, in bytes.",
+                "Nothing.",
+            ),
+            MetricSpec(
+                "heartbeat_collect_ready",
+                "gauge",
+                "1 while a report would be taken, by Kafka or by the spool.",
+                "At 0 the balancer sends nobody here.",
+            ),
+        ),
+    ),
 )
 
 METRICS = {metric.name: metric for section in SECTIONS for metric in section.metrics}

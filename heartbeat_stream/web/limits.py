@@ -1,7 +1,7 @@
 """What one client may take of the web server: bytes, and time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Final
 
 from aiohttp.web import (
@@ -16,7 +16,7 @@ from aiohttp.web import (
 
 from heartbeat_stream.web.headers import allow_origin, protect
 
-__all__ = ["BODY_MAX", "HEAD_S", "LIMITS", "LimitedServer"]
+__all__ = ["BODY_MAX", "HEAD_S", "LIMITS", "LimitedConnection", "LimitedServer"]
 
 #: The largest body: that of the form with the token. Request line and header fields have 8 KB each.
 BODY_MAX: Final = 4_096
@@ -35,30 +35,39 @@ Handle = Callable[[BaseRequest], Awaitable[StreamResponse]]
 class LimitedServer(Server):
     """Turns away what aiohttp itself would stumble over or wait for, and protects each answer."""
 
+    body_max: int = BODY_MAX
+    answer_s: float = _ANSWER_S
+    connections_max: int | None = None
+
     def __init__(
         self, handle: Handle, *, origins: Collection[str], head_s: float, **kwargs: Any
     ) -> None:
         """``origins``: those whose pages may read what is answered."""
-        super().__init__(_guarded(handle), **kwargs)
+        super().__init__(_guarded(handle, self.body_max, self.answer_s), **kwargs)
         self.origins = origins
         self.head_s = head_s
         self._arguments = {name: kwargs[name] for name in kwargs if name != "request_factory"}
 
     def __call__(self) -> RequestHandler:
         loop = asyncio.get_running_loop()
-        return _LimitedConnection(self, loop=loop, **self._arguments)
+        return LimitedConnection(self, loop=loop, **self._arguments)
+
+    def dress(self, request: BaseRequest, headers: MutableMapping[str, str]) -> None:
+        """Give an answer the headers that every answer has."""
+        protect(headers)
+        allow_origin(request, headers, self.origins)
 
 
-def _guarded(handle: Handle) -> Handle:
+def _guarded(handle: Handle, body_max: int, answer_s: float) -> Handle:
     async def guard(request: BaseRequest) -> StreamResponse:
         # An expectation that it does not know aiohttp quotes in its answer, and fails to
         # encode what was not UTF-8.
         if not request.headers.get("Expect", "").isascii():
             raise HTTPBadRequest(text="Expect: 100-continue is all that can be met\n")
-        if (request.content_length or 0) > BODY_MAX:
-            raise HTTPRequestEntityTooLarge(BODY_MAX, request.content_length or 0)
+        if (request.content_length or 0) > body_max:
+            raise HTTPRequestEntityTooLarge(body_max, request.content_length or 0)
         try:
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(answer_s):
                 return await handle(request)
         except TimeoutError:
             raise HTTPServiceUnavailable(text="this took too long: ask again\n") from None
@@ -66,7 +75,7 @@ def _guarded(handle: Handle) -> Handle:
     return guard
 
 
-class _LimitedConnection(RequestHandler):
+class LimitedConnection(RequestHandler):
     """aiohttp's connection with bounds of time for the request that it waits for and the answer
     that it sends. ``finish_response`` is where every answer passes, those to what is no HTTP too.
     """
@@ -82,12 +91,16 @@ class _LimitedConnection(RequestHandler):
         super().connection_made(transport)
         loop = asyncio.get_running_loop()
         self._until_request = loop.call_later(self._server.head_s, self.force_close)
+        most = self._server.connections_max
+        if most is not None and len(self._server.connections) > most:
+            self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._request_has_come()
+        self.request_has_come()
         super().connection_lost(exc)
 
-    def _request_has_come(self) -> None:
+    def request_has_come(self) -> None:
+        """From now on the request's own bounds hold."""
         if self._until_request is not None:
             self._until_request.cancel()
             self._until_request = None
@@ -95,10 +108,9 @@ class _LimitedConnection(RequestHandler):
     async def finish_response(
         self, request: BaseRequest, resp: StreamResponse, start_time: float | None
     ) -> tuple[StreamResponse, bool]:
-        self._request_has_come()
+        self.request_has_come()
         if isinstance(resp, StreamResponse) and not resp.prepared:
-            protect(resp.headers)
-            allow_origin(request, resp.headers, self._server.origins)
+            self._server.dress(request, resp.headers)
         try:
             async with asyncio.timeout(_SEND_S):
                 return await super().finish_response(request, resp, start_time)

@@ -34,6 +34,7 @@ BOUNDED_LABELS = {"reason", "kind", "topic", "partition", "table"} | {
     "project",
     "lib",
     "policy",
+    "verdict",
 }
 
 

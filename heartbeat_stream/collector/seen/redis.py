@@ -1,0 +1,103 @@
+"""Seen events in Redis: SET NX PX, a pipeline for each batch of keys.
+
+Redis lets go of keys by their age itself; by number and memory it does with ``maxmemory`` and
+``maxmemory-policy volatile-lru``: those used longest ago first.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from heartbeat_stream.collector.seen.store import Answer, StoreFailed
+
+__all__ = ["RedisStore"]
+
+_SEEN: Final = b"+"
+_CLAIM: Final = b"?"
+_PIPELINED: Final = 1_000
+#: Deletes a key if its value is that one. Nobody can claim it between the look and the deletion.
+_RELEASE: Final = (
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
+)
+
+
+class RedisStore:
+    """Keys below a prefix, so that several collectors' families may share one Redis."""
+
+    def __init__(
+        self, url: str, *, prefix: str, claim_ms: int, window_ms: int, wait_ms: int
+    ) -> None:
+        self._prefix = prefix.encode()
+        self._claim_ms = claim_ms
+        self._window_ms = window_ms
+        self._redis: Any = Redis.from_url(
+            url,
+            socket_timeout=wait_ms / 1000,
+            socket_connect_timeout=wait_ms / 1000,
+            health_check_interval=0,
+        )
+
+    async def start(self) -> None:
+        async with _told():
+            await self._redis.ping()
+
+    async def claim(self, keys: Sequence[bytes], owner: bytes) -> list[Answer]:
+        mine = _CLAIM + owner
+        answers: list[Answer] = []
+        for some in _chunks(keys):
+            pipeline = self._redis.pipeline(transaction=False)
+            for key in some:
+                pipeline.set(self._key(key), mine, nx=True, px=self._claim_ms)
+                pipeline.get(self._key(key))
+            async with _told():
+                replies = await pipeline.execute()
+            answers += map(_answer, replies[::2], replies[1::2])
+        return answers
+
+    async def confirm(self, keys: Sequence[bytes]) -> None:
+        for some in _chunks(keys):
+            pipeline = self._redis.pipeline(transaction=False)
+            for key in some:
+                pipeline.set(self._key(key), _SEEN, px=self._window_ms)
+            async with _told():
+                await pipeline.execute()
+
+    async def release(self, keys: Sequence[bytes], owner: bytes) -> None:
+        for some in _chunks(keys):
+            pipeline = self._redis.pipeline(transaction=False)
+            for key in some:
+                pipeline.eval(_RELEASE, 1, self._key(key), _CLAIM + owner)
+            async with _told():
+                await pipeline.execute()
+
+    async def clean(self) -> int:
+        """Redis does it."""
+        return 0
+
+    async def stop(self) -> None:
+        async with _told():
+            await self._redis.aclose()
+
+    def _key(self, key: bytes) -> bytes:
+        return self._prefix + key
+
+
+def _answer(was_set: object, value: bytes | None) -> Answer:
+    if was_set:
+        return Answer.CLAIMED
+    return Answer.SEEN if value == _SEEN else Answer.PENDING
+
+
+def _chunks(keys: Sequence[bytes]) -> list[Sequence[bytes]]:
+    return [keys[at : at + _PIPELINED] for at in range(0, len(keys), _PIPELINED)]
+
+
+@asynccontextmanager
+async def _told() -> AsyncIterator[None]:
+    try:
+        yield
+    except (RedisError, OSError, TimeoutError) as error:
+        raise StoreFailed(f"Redis: {type(error).__name__}") from error
