@@ -59,6 +59,10 @@ HOUSEKEEPING_INTERVAL_S = 0.5
 #: Rooms and heartbeats are not the collector's to see, and what else is made of a batch leaves no
 #: cycles: looking for those more rarely is a few percent of the worker's time.
 _GC_THRESHOLDS = (50_000, 20, 50)
+#: For jobs that are to be quick: how long a fetch of nothing waits, during which other partitions
+#: are not asked for, and how long the consumer's thread may wait for its turn.
+_SOON_FETCH_WAIT_MS = 20
+_SOON_SWITCH_S = 0.001
 #: Brokers answer a fetch far sooner, also where there is nothing to be fetched.
 _FETCH_LATE_S = 5.0
 #: How long Faust may take to end once everything is durable; it is cut off then.
@@ -98,6 +102,9 @@ class Worker:
         self.errors = RecentErrors(secrets_of(settings), self.clock.now_ms)
         self.app = make_app(settings, directory.path, web_socket)
         self.app.worker = self
+        if any(topics.soon for topics in self.topics):
+            self.app.fetch_wait_ms = _SOON_FETCH_WAIT_MS
+            sys.setswitchinterval(_SOON_SWITCH_S)
         self.app.liveness = self.parts
         self._lag_meter: LagMeter[TP] = LagMeter()
         self._ending = False

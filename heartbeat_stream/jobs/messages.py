@@ -209,6 +209,7 @@ def topics(settings: Settings) -> JobTopics:
         NamedTopic(settings.messages_topic, "HEARTBEAT_MESSAGES_TOPIC"),
         (MessageJob.table,),
         outputs=(output,) if settings.messages_sink == "topic" else (),
+        soon=True,
     )
 
 

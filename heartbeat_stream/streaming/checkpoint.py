@@ -33,6 +33,14 @@ logger = logging.getLogger(__name__)
 _SLICE = 1000
 #: Keys written to disk between two: a millisecond.
 _WRITE_SLICE = 250
+_ROUNDS = 5
+
+
+async def _breathe() -> None:
+    """Give the event loop back for some rounds: a record passes through several on its way, and
+    is not to wait for a slice in each of them."""
+    for _ in range(_ROUNDS):
+        await asyncio.sleep(0)
 
 
 class Delta(Protocol):
@@ -249,7 +257,7 @@ class Checkpointer:
             encoded = delta.encode(start, min(start + _SLICE, len(delta)))
             records += encoded
             sent += await self._producer.enqueue(topic, partition, encoded, now)
-            await asyncio.sleep(0)
+            await _breathe()
 
         async def acknowledged() -> Published:
             spans = await self._producer.collect(topic, partition, sent, now)
@@ -265,7 +273,7 @@ class Checkpointer:
         changes = [(record.key or b"", record.value) for record in records]
         for start in range(0, len(changes), _WRITE_SLICE):
             store.write(changes[start : start + _WRITE_SLICE])
-            await asyncio.sleep(0)
+            await _breathe()
         if position is not None:
             # What was to be written again is among what was just written.
             store.write([], msgspec.structs.replace(position, first=store.log_start))

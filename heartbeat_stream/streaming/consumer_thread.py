@@ -33,8 +33,8 @@ __all__ = ["ClientFailed", "PositionThread"]
 
 logger = logging.getLogger(__name__)
 
-#: How long a broker may hold back the answer to a fetch that finds nothing. Most answer as soon as
-#: something comes, but not all: some only look again after half of it.
+#: How long a broker may hold back the answer to a fetch that finds nothing, unless a job wants
+#: less. Most answer as soon as something comes, but not all: some only look again after half of it.
 FETCH_WAIT_MS: Final = 200
 
 #: aiokafka tries for ever what may be tried again. Two such calls at once would block the thread.
@@ -69,7 +69,7 @@ class PositionThread(AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
         # Relied upon: aiokafka reads both when it starts. Faust fixes the wait at 1.5 s.
-        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
+        consumer._fetch_max_wait_ms = self.app.fetch_wait_ms  # type: ignore[attr-defined]
         # A heartbeat of a transaction that was aborted was never sent.
         consumer._isolation_level = "read_committed"
         return consumer

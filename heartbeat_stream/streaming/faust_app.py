@@ -19,6 +19,7 @@ from yarl import URL
 
 from heartbeat_stream.liveness import Liveness
 from heartbeat_stream.settings import Settings
+from heartbeat_stream.streaming.consumer_thread import FETCH_WAIT_MS
 from heartbeat_stream.streaming.engine import Engine
 from heartbeat_stream.streaming.lease import Lease
 from heartbeat_stream.streaming.recovery import EagerTableManager
@@ -56,6 +57,7 @@ class EngineApp(faust.App):
     worker: Any  #: what the web views show
     web_socket: socket.socket
     store_options: StoreOptions  #: shared by all tables
+    fetch_wait_ms = FETCH_WAIT_MS
 
     @property
     def ledger(self) -> LedgerConsumer:

@@ -94,6 +94,8 @@ class JobTopics:
     outputs: tuple[NamedTopic, ...] = ()
     keyed: bool = False
     keyed_variable: str = ""
+    soon: bool = False
+    """Whether what comes in is to come out within milliseconds."""
 
     @property
     def repartition(self) -> str:
