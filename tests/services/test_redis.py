@@ -1,0 +1,172 @@
+"""The collector with a real Redis."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+
+import aiohttp
+import pytest
+
+from heartbeat_stream.collector.seen.redis import RedisStore
+from heartbeat_stream.collector.seen.store import StoreFailed
+from heartbeat_stream.core.tracking_record import Verdict
+from heartbeat_stream.local.process import LOOPBACK, ServerProcess, take_port
+from heartbeat_stream.local.scratch import ScratchDirectory
+from tests.support.brokers import on_embedded
+from tests.support.door import open_door, prepare_door, send, send_all, verdicts, wrong_verdicts
+from tests.support.sdk import SdkTraffic, event
+from tests.support.seen_stores import keeps_to_the_protocol, one_claim_wins, seen_expires
+from tests.support.topic_reader import open_reader
+from tests.support.world import World
+
+pytestmark = [
+    pytest.mark.services,
+    pytest.mark.skipif(
+        shutil.which("redis-server") is None and os.environ.get("CI") != "true",
+        reason="redis-server is not installed: `make test-services` installs it",
+    ),
+]
+
+PASSWORD = "hush-of-redis"
+HOUR_MS = 3_600_000
+
+
+class RedisServer:
+    """One Redis that keeps nothing on disk, behind a password."""
+
+    def __init__(self) -> None:
+        self.port = take_port(0, "redis")
+        self._scratch = ScratchDirectory("redis")
+        directory = self._scratch.subdirectory("redis")
+        options = {
+            "port": self.port,
+            "bind": LOOPBACK,
+            "save": "",
+            "appendonly": "no",
+            "requirepass": PASSWORD,
+            "dir": directory,
+        }
+        arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+        self._process = ServerProcess(
+            "redis",
+            [shutil.which("redis-server") or "redis-server", *arguments],
+            directory=directory,
+            log=directory / "redis.log",
+            environment={},
+            remove=[self._scratch.path],
+        )
+
+    @property
+    def url(self) -> str:
+        return f"redis://:{PASSWORD}@{LOOPBACK}:{self.port}/0"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _answers(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((LOOPBACK, self.port)) == 0
+
+    def __enter__(self) -> RedisServer:
+        self._process.start()
+        self._process.wait_until_ready(self._answers)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.stop()
+        self._scratch.close()
+
+    def store(
+        self, claim_ms: int = HOUR_MS, window_ms: int = HOUR_MS, prefix: str = ""
+    ) -> RedisStore:
+        return RedisStore(
+            self.url,
+            prefix=prefix or f"t{time.monotonic_ns()}:",
+            claim_ms=claim_ms,
+            window_ms=window_ms,
+            wait_ms=10_000,
+        )
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+async def test_the_protocol(redis: RedisServer) -> None:
+    store = redis.store()
+    await keeps_to_the_protocol(store)
+    await store.stop()
+
+
+async def test_several_collectors_claim_at_once(redis: RedisServer) -> None:
+    stores = [redis.store(prefix="shared:") for _ in range(2)]
+    await one_claim_wins(list(stores))
+    for store in stores:
+        await store.stop()
+
+
+async def test_claims_and_what_was_seen_expire(redis: RedisServer) -> None:
+    await seen_expires(redis.store)
+
+
+async def test_a_redis_that_is_away_is_said_without_its_password() -> None:
+    store = RedisStore(
+        f"redis://:{PASSWORD}@{LOOPBACK}:1/0", prefix="x", claim_ms=9, window_ms=9, wait_ms=500
+    )
+    with pytest.raises(StoreFailed) as caught:
+        await store.claim([b"a"], b"one")
+    assert PASSWORD not in str(caught.value)
+
+
+@on_embedded
+@pytest.mark.parametrize("policy", ["mark", "drop"])
+async def test_known_truth_at_the_door(redis: RedisServer, world: World, policy: str) -> None:
+    """Two collectors, tabs that flush the same cache at once: 0 missed, 0 made up."""
+    settings = await prepare_door(
+        world,
+        tracking_place="door",
+        tracking_policy=policy,
+        collect_store="redis",
+        collect_redis_url=redis.url,
+        collect_store_wait_ms=10_000,
+    )
+    traffic = SdkTraffic(seed=12)
+    async with open_door(settings) as first, open_door(settings) as second:
+        await send_all([first.url, second.url], traffic)
+    copies = sum(traffic.copies.values()) if policy == "mark" else len(traffic.copies)
+    async with open_reader(world.bootstrap_servers, settings.tracking_topic) as reader:
+        records = await reader.until(copies + traffic.plain)
+        assert not await reader.fetch()
+    assert not wrong_verdicts(verdicts(records), traffic, dropped=policy == "drop")
+
+
+@on_embedded
+async def test_a_redis_that_hangs_holds_nobody(world: World) -> None:
+    with RedisServer() as redis:
+        settings = await prepare_door(
+            world,
+            tracking_place="door",
+            collect_store="redis",
+            collect_redis_url=redis.url,
+            collect_store_wait_ms=200,
+        )
+        async with open_door(settings) as door, aiohttp.ClientSession() as session:
+            os.kill(redis.pid, signal.SIGSTOP)
+            try:
+                started = time.monotonic()
+                for number in range(20):
+                    assert await send(session, door.url, "form", [event(number)]) == 200
+                assert time.monotonic() - started < 10
+            finally:
+                os.kill(redis.pid, signal.SIGCONT)
+    async with open_reader(world.bootstrap_servers, settings.tracking_topic) as reader:
+        found = verdicts(await reader.until(20))
+    assert all(one == {Verdict.UNJUDGED: 1} for one in found.values())
