@@ -101,6 +101,7 @@ class Worker:
         self.history = History(self.clock.now_ms)
         self.errors = RecentErrors(secrets_of(settings), self.clock.now_ms)
         self.app = make_app(settings, directory.path, web_socket)
+        self.transactions = self._make_transactions() if settings.transactions else None
         self.app.worker = self
         if any(topics.soon for topics in self.topics):
             self.app.fetch_wait_ms = _SOON_FETCH_WAIT_MS
@@ -128,6 +129,7 @@ class Worker:
         try:
             prepared = await prepare_topics(self.settings, self.topics)
             await self.producer.start()
+            await self._check_transactions()
         except BaseException:
             await self.producer.stop()  # or it complains that nobody did
             await self.app.web.stop()
@@ -156,7 +158,6 @@ class Worker:
         self.dead_letters = DeadLetters(
             self.outbox, dead_letter_topic, prepared.of_topic[dead_letter_topic]
         )
-        self.transactions = self._make_transactions() if settings.transactions else None
         self.lanes = Lanes(self.producer, self.dead_letters.put_refused)
         self.checkpointer = Checkpointer(
             self.producer, self.outbox, app.consumer, self.clock.now_ms
@@ -208,6 +209,15 @@ class Worker:
             )
 
         return Transactions(make, settings.app_id, lambda: self.app.lease.held)
+
+    async def _check_transactions(self) -> None:
+        why = await self.transactions.can() if self.transactions is not None else None
+        if why is not None:
+            raise CommandError(
+                f"HEARTBEAT_TRANSACTIONS: the brokers let us make no transactions ({why}): give "
+                f"this login Write and Describe on transactional ids that begin with "
+                f"{self.settings.app_id}-, or set it to false"
+            )
 
     async def _fence(self) -> None:
         """Nobody else puts out any more what comes of the partitions that are ours."""

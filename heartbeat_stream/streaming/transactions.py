@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 _ABORT_S: Final = 5.0
 _CLOSE_S: Final = 3.0
+_TRY_S: Final = 20.0
 
 #: Records for one partition of a topic.
 Parcel = tuple[str, int, Sequence[OutRecord]]
@@ -86,6 +87,18 @@ class Transactions:
         await self.close()
         self._fenced.clear()
         await asyncio.gather(*(self._open(tp) for tp in tps))
+
+    async def can(self) -> str | None:
+        """Why there are no transactions for us on these brokers; None if there are."""
+        producer = self._make(f"{self._group}-try")
+        try:
+            async with asyncio.timeout(_TRY_S):
+                await producer.start()
+        except (KafkaError, TimeoutError) as exc:
+            return repr(exc)
+        finally:
+            await _close(producer)
+        return None
 
     async def _open(self, tp: TP) -> TransactionalProducer:
         producer = self._make(f"{self._group}-{tp.topic}-{tp.partition}")

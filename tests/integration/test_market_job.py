@@ -9,6 +9,7 @@ import pytest
 
 from heartbeat_stream.sinks.message_table import message_ddl
 from heartbeat_stream.sinks.table import Table
+from tests.support.brokers import on_embedded
 from tests.support.oracle import now_ms
 from tests.support.streams import (
     Sent,
@@ -92,3 +93,13 @@ async def test_unique_messages_in_the_database_once_each(world: World) -> None:
     assert [(row["offset"], int(row["seq"])) for row in rows] == [
         (2 * n, n + 1) for n in range(200)
     ]
+
+
+@on_embedded
+async def test_without_transactions_on_the_brokers_it_says_so(world: World) -> None:
+    await prepare_jobs(world, "market", transactions=True)
+    worker = world.start_worker()
+    assert await worker.ended(60) == 1
+    last = worker.log_text().splitlines()[-1]
+    assert "HEARTBEAT_TRANSACTIONS" in last
+    assert "Traceback" not in worker.log_text()
