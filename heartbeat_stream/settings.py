@@ -26,7 +26,7 @@ __all__ = ["BY_FIELD", "BY_VARIABLE", "SPECS", "Settings", "SettingsError", "Spe
 KNOWN_JOBS = ("heartbeats", "market", "messages", "tracking")
 
 # The longest that is joined to the app id to name a topic.
-_LONGEST_TOPIC_SUFFIX = len("-heartbeats-repartition")
+_LONGEST_TOPIC_SUFFIX = len("-messages-printed-changelog")
 
 _kafka = Section("Kafka")
 _security = Section("Kafka security")
