@@ -20,7 +20,7 @@ from tests.support.drain import longest_end_s
 from tests.support.manifests import ROOT, compose, image_environment, program, run
 from tests.support.routes import worker_routes
 
-OURS = ("init", "worker", "simulator")
+OURS = ("init", "worker", "simulator", "collector")
 
 
 def service(name: str) -> dict[str, Any]:
@@ -66,6 +66,7 @@ def test_services_and_profiles() -> None:
         "init": None,
         "worker": None,
         "simulator": ["simulator"],
+        "collector": ["tracking"],
         "prometheus": ["observability"],
         "grafana": ["observability"],
     }
@@ -93,7 +94,7 @@ def test_all_of_ours_talk_to_the_services_beside_them(tmp_path: Path) -> None:
 def test_commands_exist_with_these_arguments(name: str) -> None:
     commands = list(load_commands())
     args = _parser(commands).parse_args(service(name)["command"])
-    assert args.command in {"init", "worker", "simulate"}
+    assert args.command in {"init", "worker", "simulate", "collect"}
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -123,9 +124,29 @@ def test_the_data_of_workers_outlives_them(tmp_path: Path) -> None:
     assert volume["source"] in compose()["volumes"]
 
 
+def test_the_collector_is_where_it_is_looked_for_and_keeps_its_spool(tmp_path: Path) -> None:
+    settings, one = settings_of("collector", tmp_path), service("collector")
+    (port,), (volume,) = one["ports"], one["volumes"]
+    assert port["target"] == settings.collect_port
+    assert settings.collect_host == "0.0.0.0"
+    assert volume["source"] in compose()["volumes"]
+    assert settings.collect_spool_dir.is_relative_to(volume["target"])
+    assert f":{settings.collect_port}/health/live" in one["healthcheck"]["test"][-1]
+    grace = float(one["stop_grace_period"].removesuffix("s").replace("1m30", "90"))
+    waits = settings.drain_timeout_ms + 2 * settings.collect_request_timeout_ms
+    assert grace > waits / 1000 + 30
+    (job,) = (
+        one
+        for one in read("observability/prometheus.yml")["scrape_configs"]
+        if one["job_name"] == "heartbeat-stream-collect"
+    )
+    assert job["dns_sd_configs"][0]["names"] == ["collector"]
+    assert job["dns_sd_configs"][0]["port"] == settings.collect_port
+
+
 def test_every_port_is_open_on_this_machine_alone() -> None:
     ports = [port for one in compose()["services"].values() for port in one.get("ports", ())]
-    assert len(ports) == 5
+    assert len(ports) == 6
     assert {port["host_ip"] for port in ports} == {"127.0.0.1"}
 
 
@@ -142,7 +163,7 @@ def test_the_web_view_asks_for_a_token_and_metrics_do_not(tmp_path: Path) -> Non
     assert settings.web_token == "a-token-from-the-secret"
     assert "metrics" in settings.web_open, "observability/prometheus.yml shows none"
     assert "health" in settings.web_open, "the health check of the image shows none"
-    for name in ("init", "simulator"):
+    for name in ("init", "simulator", "collector"):
         assert settings_of(name, tmp_path).web_token is None
 
 
