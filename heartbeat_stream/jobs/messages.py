@@ -70,7 +70,7 @@ class MessageJob(StreamJob):
     def decide(self, memory: Memory, arrival: Arrival) -> None:
         key = content_key(arrival.value)
         held, version = self._held(memory, key)
-        if version >= arrival.version and _is_past(held, arrival):
+        if version >= _version(arrival) and _is_past(held, arrival):
             self.counts["repeated"] += 1  # taken into account before a crash
             return
         decision = judge(arrival.value, arrival.at_ms, held, self._window_ms)
@@ -82,7 +82,7 @@ class MessageJob(StreamJob):
         else:
             self.counts["suppressed"] += 1
             self._watch(memory, key, arrival.value, decision.held)
-        self._keep(memory, key, arrival.version, arrival.at_ms, decision.held)
+        self._keep(memory, key, _version(arrival), arrival.at_ms, decision.held)
 
     def _held(self, memory: Memory, key: bytes) -> tuple[Held, int]:
         entry = memory.get(key)
@@ -154,7 +154,7 @@ class MessageJob(StreamJob):
         rest = tuple(
             Window(one.content, one.printed_at_ms) if id(one) in told else one for one in held
         )
-        memory.put(key, entry.version, entry.expires_ms, encode_held(rest))
+        memory.put(key, entry.version | 1, entry.expires_ms, encode_held(rest))
 
     def loaded(self, memory: Memory) -> None:
         if not self._tells:
@@ -178,6 +178,11 @@ class MessageJob(StreamJob):
     async def stop(self) -> None:
         if self._sink is not None:
             self._sink.stop()
+
+
+def _version(arrival: Arrival) -> int:
+    """An even number: the odd one behind it is that of the same entry, once its end was told."""
+    return 2 * arrival.version
 
 
 def _is_past(held: Held, arrival: Arrival) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 
 from heartbeat_stream.core.heartbeat import Heartbeat
@@ -129,6 +130,12 @@ async def test_when_a_window_ends_a_line_says_how_often_it_was_suppressed(world:
     lines = target.read_bytes().splitlines()
     assert [line for line in lines if line.endswith(b"a")] == [b"a", b"suppressed 2 times: a", b"a"]
     assert [line for line in lines if line.endswith(b"b")] == [b"b", b"suppressed once: b"]
+    await worker.stopped()
+    # And that it was told is known to whoever takes over, from the changelog alone.
+    shutil.rmtree(world.settings.data_dir)
+    worker = await world.start_worker().ready()
+    await worker.until_metric("heartbeat_checkpoints_total", 3)
+    assert target.read_bytes().splitlines() == lines
     await worker.stopped()
 
 
