@@ -19,6 +19,7 @@ def check_agreement(settings: Settings) -> None:
     """Raise SettingsError for the first contradiction."""
     _check_topics(settings)
     _check_kafka_security(settings)
+    _check_collector(settings)
 
 
 #: What the names of a worker's own topics end with; they begin with its app id.
@@ -51,6 +52,20 @@ def _is_source(field: str) -> bool:
 
 def _source(settings: Settings, job: str) -> str:
     return str(getattr(settings, "topic" if job == "heartbeats" else f"{job}_topic"))
+
+
+def _check_collector(settings: Settings) -> None:
+    if settings.collect_claim_ms <= settings.collect_ack_wait_ms:
+        raise SettingsError(
+            f"HEARTBEAT_COLLECT_CLAIM_MS: {settings.collect_claim_ms} ends before Kafka's "
+            f"acknowledgement may come: want more than HEARTBEAT_COLLECT_ACK_WAIT_MS, "
+            f"{settings.collect_ack_wait_ms}"
+        )
+    if settings.tracking_topic in (settings.dead_letter_topic, settings.topic):
+        raise SettingsError(
+            f'HEARTBEAT_TRACKING_TOPIC: "{settings.tracking_topic}" is another topic too: want '
+            "one of its own"
+        )
 
 
 def _check_kafka_security(settings: Settings) -> None:

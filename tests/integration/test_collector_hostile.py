@@ -63,7 +63,9 @@ async def test_what_is_no_report_is_answered_as_any_and_kept(world: World) -> No
 
 async def test_a_hundred_thousand_events_in_one_list(world: World) -> None:
     """They are taken, within bounds of memory, while others are answered."""
-    settings = await prepare_door(world, tracking_place="door", collect_ack_wait_ms=20_000)
+    settings = await prepare_door(
+        world, tracking_place="door", collect_ack_wait_ms=20_000, collect_claim_ms=60_000
+    )
     count = 100_000
     events = [
         {"type": "track", "distinct_id": f"u{n % 999}", "_track_id": n, "time": 1_000 + n}

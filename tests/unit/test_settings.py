@@ -181,6 +181,8 @@ def test_a_kubernetes_service_link_is_recognised() -> None:
         ({"KAFKA_USERNAME": "u", "KAFKA_PASSWORD": "p"}, "HEARTBEAT_KAFKA_SECURITY_PROTOCOL"),
         ({"KAFKA_CA_FILE": "/ca.pem"}, "HEARTBEAT_KAFKA_SECURITY_PROTOCOL"),
         ({"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_CERT_FILE": "/c"}, "HEARTBEAT_KAFKA_KEY_FILE"),
+        ({"COLLECT_CLAIM_MS": "2000"}, "HEARTBEAT_COLLECT_ACK_WAIT_MS"),
+        ({"TRACKING_TOPIC": "heartbeat"}, "HEARTBEAT_TRACKING_TOPIC"),
     ],
 )
 def test_values_that_contradict_each_other(environ: dict[str, str], names: str) -> None:
