@@ -37,14 +37,11 @@ class Memory:
         self._flushed: dict[bytes, bytes] = {}
         self._expired: dict[bytes, int] = {}
         self._swept_puts = 0
+        self._store: PartitionStore  # there from the first load on
         self._at: bytes | None = None
         #: The earliest time of the entries that the sweep has come by while they were on their way
         #: to the disk.
         self._again_ms: int | None = None
-
-    @property
-    def _store(self) -> PartitionStore:
-        return self.table.store.partitions[self.partition]
 
     def get(self, key: bytes) -> Entry | None:
         """What is held under a key, also where its time is over. Raises StoreError."""
@@ -73,7 +70,7 @@ class Memory:
             self._flushed.clear()
         self._expired.clear()
         self._at = self._again_ms = None
-        store = self._store
+        self._store = store = self.table.store.partitions[self.partition]
         news = store.news
         if news.republish:
             for count, (key, value) in enumerate(store.scan()):

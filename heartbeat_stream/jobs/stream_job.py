@@ -7,6 +7,7 @@ that a record was seen whose output is not.
 """
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Final, cast
 
 from faust.types import TP, Message
 
+from heartbeat_stream.complaints import Complaints
 from heartbeat_stream.core.expiring import expires_of, version_of
 from heartbeat_stream.core.identity.layer import Layer
 from heartbeat_stream.core.identity.tally import LayerTally
@@ -26,10 +28,13 @@ from heartbeat_stream.streaming.checkpoint import Delta, Unit
 from heartbeat_stream.streaming.fetching import FetchedRecord
 from heartbeat_stream.streaming.forwarding import Arrival, arrived, forward, received
 from heartbeat_stream.streaming.producer import OutRecord
+from heartbeat_stream.streaming.store import StoreDamaged, StoreError
 from heartbeat_stream.streaming.tables import StateTable
 from heartbeat_stream.streaming.topics import JobTopics
 
 __all__ = ["StreamJob"]
+
+logger = logging.getLogger(__name__)
 
 #: Records decided about between two looks at the event loop: some milliseconds.
 _SLICE: Final = 500
@@ -63,6 +68,7 @@ class StreamJob(ABC):
         self._parked: set[int] = set()
         self._outgoing: dict[tuple[str, int], list[OutRecord]] = {}
         self._routes: dict[bytes, int] = {}
+        self._complaints = Complaints(logger)
         #: Held for transactions, where there are some.
         self._waiting: Waiting | None = None
         self._room = asyncio.Event()
@@ -260,9 +266,17 @@ class StreamJob(ABC):
     def tick(self) -> None:
         for partition in self._owned:
             memory = self._memories[partition]
-            memory.sweep()
+            self._sweep(memory)
             self.due(memory)
             self._send(TP(self.topics.state, partition))
+
+    def _sweep(self, memory: Memory) -> None:
+        try:
+            memory.sweep()
+        except StoreDamaged:
+            raise
+        except StoreError as exc:  # a full disk, which is looked at again
+            self._complaints.warning("what has expired stays for now: %s", exc)
 
     def keep_house(self) -> None:  # noqa: B027
         """Nothing: what is old leaves with each tick."""

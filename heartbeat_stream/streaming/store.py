@@ -251,8 +251,13 @@ class PartitionStore:
         self._put_identity()
 
     def get(self, key: bytes) -> bytes | None:
-        (value,) = self.get_many([key])
-        return value
+        """The value of one key. Raises as :meth:`get_many` does."""
+        if self.empty:
+            return None
+        try:
+            return cast("bytes | None", self._db.get(key))
+        except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
+            raise self._error("read", exc) from exc
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of many keys, in their order.
