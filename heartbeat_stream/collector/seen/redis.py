@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from heartbeat_stream.collector.seen.store import Answer, StoreFailed
@@ -18,6 +20,7 @@ __all__ = ["RedisStore"]
 _SEEN: Final = b"+"
 _CLAIM: Final = b"?"
 _PIPELINED: Final = 1_000
+_CONNECTIONS: Final = 32
 #: Deletes a key if its value is that one. Nobody can claim it between the look and the deletion.
 _RELEASE: Final = (
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
@@ -33,12 +36,16 @@ class RedisStore:
         self._prefix = prefix.encode()
         self._claim_ms = claim_ms
         self._window_ms = window_ms
-        self._redis: Any = Redis.from_url(
+        # Nothing is tried again here: whoever asks has no time for it. Few connections, kept.
+        pool: Any = BlockingConnectionPool.from_url(
             url,
+            max_connections=_CONNECTIONS,
+            timeout=wait_ms / 1000,
             socket_timeout=wait_ms / 1000,
             socket_connect_timeout=wait_ms / 1000,
-            health_check_interval=0,
+            retry=Retry(NoBackoff(), 0),
         )
+        self._redis: Any = Redis.from_pool(pool)
 
     async def start(self) -> None:
         async with _told():
