@@ -52,7 +52,7 @@ def meaning(value: Any, *, drop_nulls: bool, numeric: bool = False) -> object:
 
 def spell(draw: Draw, value: Any) -> str:
     """One of many JSON texts of this value."""
-    space = draw(st.sampled_from(["", "", " ", "\n\t"]))
+    space: str = draw(st.sampled_from(["", "", " ", "\n\t"]))
     if isinstance(value, dict):
         keys = draw(st.permutations(list(value)))
         members = [f"{_string(draw, key)}{space}:{spell(draw, value[key])}" for key in keys]
