@@ -18,7 +18,8 @@ SAMPLES_MAX: Final = 180
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What a worker counts. The first three only grow; the others are as of the look."""
+    """What a worker counts. The first three and the rows that were
+    refused only grow; the others are as of the look."""
 
     records: int
     rows: int
@@ -26,11 +27,13 @@ class Figures(msgspec.Struct, frozen=True):
     pending: int
     due: int
     cooling: int
+    refused: int = 0
 
 
 class Sample(msgspec.Struct, array_like=True):
     """One interval: when it began, in ms since 1970; how many records were read, rows written and
-    dead letters made in it; how many rooms were pending, due and cooling at its end."""
+    dead letters made in it; how many rooms were pending, due and cooling at its end; and how many
+    rows the database refused in it."""
 
     at_ms: int
     records: float
@@ -39,6 +42,7 @@ class Sample(msgspec.Struct, array_like=True):
     pending: int
     due: int
     cooling: int
+    refused: float = 0.0
 
 
 class History:
@@ -74,6 +78,7 @@ class History:
             figures.pending,
             figures.due,
             figures.cooling,
+            (figures.refused - before.refused) / share,
         )
 
     def samples(self) -> list[Sample]:

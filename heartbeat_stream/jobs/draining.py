@@ -107,6 +107,12 @@ class Drain:
                     sources[one.index],
                     Rejected(one.reason, one.detail),
                 )
+                self._complaints.warning(
+                    "the database refuses a row of hotel %d (%s): it is a dead letter now, and the "
+                    "room's row stays as it was until the next heartbeat",
+                    rows[one.index].hotel_id,
+                    one.detail,
+                )
         except SinkUnavailable as exc:
             self._give_back(rooms)
             self._back_off(exc)

@@ -83,6 +83,7 @@ def figures_of(worker: "Worker") -> Figures | None:
         pending=schedule.pending,
         due=schedule.due(worker.clock.now_ms()),
         cooling=schedule.cooling,
+        refused=job.drain.rows_refused,
     )
 
 

@@ -50,6 +50,7 @@ def judge(
     for summary in summaries:
         points += _of_worker(summary)
     points += _of_partitions(summaries, bool(unreachable))
+    points += _of_refused(history)
     points.sort(key=lambda point: point.level is not Level.TROUBLE)
     if points:
         more = len(points) - 1
@@ -100,6 +101,21 @@ def _of_partitions(summaries: Sequence[Summary], incomplete: bool) -> Iterator[P
         recovering = any(not one.recovered for one in summaries)
         level = Level.WATCH if recovering else Level.TROUBLE
         yield Point(level, f"{missing} of {total} partitions are nobody's: their rooms wait")
+
+
+def _of_refused(history: Sequence[Sample]) -> Iterator[Point]:
+    """Rows that the database has refused for what they are, in all of the history."""
+    refused = round(sum(one.refused for one in history))
+    if refused:
+        rows, rooms = (
+            ("1 row", "its room is") if refused == 1 else (f"{refused:,} rows", "rooms are")
+        )
+        lately = _duration(len(history) * INTERVAL_MS / 1000)
+        yield Point(
+            Level.WATCH,
+            f"The database has refused {rows} in the last {lately}: {rooms} not up to date there "
+            "until the next heartbeat, see the dead letters",
+        )
 
 
 def _numbers(summaries: Sequence[Summary], history: Sequence[Sample]) -> str:

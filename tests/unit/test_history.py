@@ -31,6 +31,15 @@ def test_a_sample_is_what_was_counted_in_its_interval() -> None:
     ]
 
 
+def test_rows_that_were_refused_are_counted_in_their_interval() -> None:
+    watched = Watched()
+    for refused in (3, 5):
+        watched.history.look(Figures(0, 0, 0, 0, 0, 0, refused))
+        watched.now += INTERVAL_MS
+    (sample,) = watched.history.samples()
+    assert sample.refused == 2
+
+
 def test_after_a_pause_its_counts_are_spread() -> None:
     watched = Watched()
     watched.look(0, 0)

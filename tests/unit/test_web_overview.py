@@ -100,6 +100,22 @@ def test_what_is_wrong_is_said(changes: dict[str, Any], level: Level, words: str
     assert words in found.points[0].text
 
 
+@pytest.mark.parametrize(
+    ("refused", "words"),
+    [
+        (1, "has refused 1 row in the last 100 s: its room is not up to date"),
+        (3, "has refused 3 rows in the last 100 s: rooms are not up to date"),
+    ],
+)
+def test_rows_that_were_refused_lately_are_to_be_looked_at(refused: int, words: str) -> None:
+    history = samples(20)
+    history[4].refused = refused
+    found = verdict(worker(0, history=history), worker(1))
+    assert found.level is Level.WATCH
+    assert words in found.text
+    assert "until the next heartbeat" in found.text
+
+
 def test_the_worst_comes_first() -> None:
     found = verdict(
         worker(0, ready=False), worker(1, live=False), unreachable={"http://w": "http://w is away"}
