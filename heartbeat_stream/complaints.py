@@ -25,13 +25,15 @@ class Complaints:
         self._said_at: dict[str, float] = {}
         self._left_out: dict[str, int] = {}
 
-    def warning(self, message: str, *args: object) -> None:
+    def warning(self, message: str, *args: object) -> bool:
+        """Log it, unless the same was said just now; whether it was logged."""
         now = self._now()
         said_at = self._said_at.get(message)
         if said_at is not None and now - said_at < self._interval_s:
             self._left_out[message] = self._left_out.get(message, 0) + 1
-            return
+            return False
         self._said_at[message] = now
         left_out = self._left_out.pop(message, 0)
         suffix = f" ({left_out} more like this since the last line)" if left_out else ""
         self._logger.warning(message + suffix, *args)
+        return True

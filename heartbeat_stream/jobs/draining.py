@@ -63,6 +63,8 @@ class Drain:
         self._writes: dict[asyncio.Task[None], list[Room]] = {}
         self._backoff_ms = 0
         self._retry_at = 0
+        self._away_since: int | None = None
+        self._said_away = False  # whether a line of the log tells of it
         self._complaints = Complaints(logger)
         self.rows_written = 0
         self.rows_refused = 0
@@ -120,8 +122,7 @@ class Drain:
         except BaseException:
             self._give_back(rooms)
             raise
-        self._backoff_ms = 0
-        self.last_error = None
+        self._note_open()
         self.rows_written += len(rooms) - len(refused)
         self.rows_refused += len(refused)
         self.upsert_rows.observe(len(rows))
@@ -138,12 +139,24 @@ class Drain:
         """Whether the rooms of the write that asks were not taken from it by :meth:`quiesce`."""
         return asyncio.current_task() in self._writes
 
+    def _note_open(self) -> None:
+        """The database has taken what it was given, or refused rows of it for what they are."""
+        self._backoff_ms = 0
+        self.last_error = None
+        if self._away_since is not None and self._said_away:
+            away_s = (self._now_ms() - self._away_since) / 1000
+            logger.info("the database takes rows again after %.1f s", away_s)
+        self._away_since, self._said_away = None, False
+
     def _back_off(self, exc: SinkUnavailable) -> None:
         self._backoff_ms = min(max(2 * self._backoff_ms, _BACKOFF_FIRST_MS), _BACKOFF_MOST_MS)
         self._retry_at = self._now_ms() + int(self._backoff_ms * random.uniform(0.5, 1.0))
         self.retries[exc.kind] += 1
         self.last_error = str(exc)
-        self._complaints.warning(
+        if self._away_since is None:
+            self._away_since = self._now_ms()
+        # One that comes and goes is not said to be back more often than to be away.
+        self._said_away |= self._complaints.warning(
             "the database does not take rows (%s): they stay pending and are tried again", exc
         )
 

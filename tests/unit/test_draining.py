@@ -12,7 +12,7 @@ from heartbeat_stream.core.heartbeat import Heartbeat, room_key
 from heartbeat_stream.core.reasons import Reason, Rejected
 from heartbeat_stream.core.room import Room
 from heartbeat_stream.jobs.draining import Drain
-from heartbeat_stream.sinks.postgres import Refused
+from heartbeat_stream.sinks.postgres import Refused, SinkUnavailable
 
 START = 1_700_000_000_000
 WINDOW, COOLDOWN = 1_000, 30_000
@@ -76,3 +76,23 @@ async def test_a_refused_row_is_a_line_without_its_payload(
     assert DETAIL in line
     assert "until the next heartbeat" in line
     assert "secret device" not in line
+
+
+async def test_the_end_of_an_outage_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    place = Place()
+    away = SinkUnavailable("connection", "refused")
+    place.take_in("101")
+    place.answers = [away, away]
+    with caplog.at_level(logging.INFO):
+        await place.write()
+        await place.write(2_000)
+        assert "takes rows again" not in caplog.text
+        await place.write(2_000)
+        assert caplog.messages[-1] == "the database takes rows again after 4.0 s"
+        # Nothing was said of this one, which came so soon after: its end isn't either.
+        place.take_in("102")
+        place.answers = [away]
+        await place.write()
+        await place.write()
+    assert place.drain.rows_written == 2
+    assert len(caplog.messages) == 2
