@@ -25,7 +25,7 @@ from tests.support.door import (
 )
 from tests.support.sdk import FORMS, SdkTraffic, event
 from tests.support.topic_reader import open_reader
-from tests.support.wait import wait_until_async
+from tests.support.wait import suspend, wait_until_async
 from tests.support.world import World
 
 pytestmark = on_embedded
@@ -119,7 +119,7 @@ async def test_kafka_that_hangs_holds_nobody_and_what_it_has_is_not_sent_again(
         )
         async with open_door(settings) as door, aiohttp.ClientSession() as session:
             assert await send(session, door.url, "form", [event(0)]) == 200
-            os.kill(broker.pid, signal.SIGSTOP)
+            suspend(broker.pid)
             try:
                 started = time.monotonic()
                 assert await send(session, door.url, "form", [event(1), event(2)]) == 200

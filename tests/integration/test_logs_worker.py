@@ -24,6 +24,7 @@ from heartbeat_stream.local.process import LOOPBACK, free_port
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.brokers import on_embedded
 from tests.support.oracle import now_ms
+from tests.support.wait import suspend
 from tests.support.worker import Worker
 from tests.support.world import Cluster, World, load, running_workers
 
@@ -82,7 +83,7 @@ class Brokers:
         if isinstance(self._server, ApacheKafka):
             self._server.stop_node()
         else:
-            os.kill(self._server.pid, signal.SIGSTOP)
+            suspend(self._server.pid)
 
     def come_back(self) -> None:
         if isinstance(self._server, ApacheKafka):

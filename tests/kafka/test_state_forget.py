@@ -26,6 +26,9 @@ async def test_a_frozen_room(world: World) -> None:
     await world.no_lag()
     refused = await run_command(world, *FORGET, "--yes", code=1)
     assert f"http://127.0.0.1:{first.port} on " in refused.err
+    seen = await run_command(world, *FORGET, "--dry-run")
+    assert f"it would be refused now: workers of {world.settings.app_id} are running" in seen.out
+    assert f"hotel 7, room {ROOM} leaves the tables" in seen.out
     await first.stopped()
 
     plan = await run_command(world, *FORGET, "--row", "--dry-run")
@@ -34,6 +37,9 @@ async def test_a_frozen_room(world: World) -> None:
     assert (7, ROOM) in await world.table.rows()
     unknown = await run_command(world, "state", "forget", "7", "nobody", "--yes", code=1)
     assert "do not know hotel 7, room nobody" in unknown.err
+    assert "With --row" in unknown.err
+    unknown = await run_command(world, "state", "forget", "7", "nobody", "--row", "--yes", code=1)
+    assert f"there is no row of it in {world.settings.table}" in unknown.err
 
     await run_command(world, *FORGET, "--row", "--yes")
     del oracle.newest[7, ROOM]
@@ -50,6 +56,17 @@ async def test_a_frozen_room(world: World) -> None:
     # Without --row the database keeps it.
     kept = await run_command(world, *FORGET, "--yes")
     assert "removed from the tables" in kept.out
+    assert "is still there" in kept.out
+    assert "--row" in kept.out
     assert (await world.table.rows())[7, ROOM] == right
     again = await run_command(world, *FORGET, "--yes", code=1)
     assert "do not know" in again.err
+
+    # The tables have forgotten it, but the row is still there.
+    plan = await run_command(world, *FORGET, "--row", "--dry-run")
+    assert f"the tables do not know hotel 7, room {ROOM} (any more)" in plan.out
+    assert f"its row in {world.settings.table} is deleted" in plan.out
+    assert (7, ROOM) in await world.table.rows()
+    late = await run_command(world, *FORGET, "--row", "--yes")
+    assert "1 row was deleted" in late.out
+    assert (7, ROOM) not in await world.table.rows()

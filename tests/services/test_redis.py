@@ -22,6 +22,7 @@ from tests.support.door import open_door, prepare_door, send, send_all, verdicts
 from tests.support.sdk import SdkTraffic, event
 from tests.support.seen_stores import keeps_to_the_protocol, one_claim_wins, seen_expires
 from tests.support.topic_reader import open_reader
+from tests.support.wait import suspend
 from tests.support.world import World
 
 pytestmark = [
@@ -159,7 +160,7 @@ async def test_a_redis_that_hangs_holds_nobody(world: World) -> None:
             collect_store_wait_ms=200,
         )
         async with open_door(settings) as door, aiohttp.ClientSession() as session:
-            os.kill(redis.pid, signal.SIGSTOP)
+            suspend(redis.pid)
             try:
                 started = time.monotonic()
                 for number in range(20):

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
 from heartbeat_stream.local.process import ServerProcess, free_port
-from tests.support.wait import POLL_SECONDS
+from tests.support.wait import POLL_SECONDS, suspend
 
 # Joining a group on the embedded broker takes 3 s; the rest is for a machine with better to do.
 READY_SECONDS = 60.0
@@ -80,7 +80,7 @@ class Worker:
 
     def freeze(self) -> None:
         """Suspend it: it keeps its connections and does nothing."""
-        os.kill(self.pid, signal.SIGSTOP)
+        suspend(self.pid)
 
     def thaw(self) -> None:
         """Undo freeze()."""
