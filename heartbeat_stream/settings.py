@@ -499,8 +499,8 @@ class Settings:
     rocksdb_cache_mb: int = _worker(
         "64",
         kinds.integer(1, 1_048_576, "MiB"),
-        "RocksDB's block cache, for all partitions and tables together; its write buffers have "
-        "as much.",
+        "What RocksDB keeps in memory, for all partitions and tables together: its write buffers, "
+        "and what they leave of it as a block cache.",
         advanced=True,
     )
 

@@ -113,8 +113,12 @@ class StoreOptions:
     """RocksDB settings that all stores of a worker share, its block cache above all."""
 
     def __init__(self, cache_mb: int) -> None:
-        self._cache = Cache(cache_mb * 1024 * 1024)
-        self._write_buffers = WriteBufferManager(cache_mb * 1024 * 1024, False)
+        size = cache_mb * 1024 * 1024
+        self._cache = Cache(size)
+        # What they take is taken from the cache, so that one bound holds for both.
+        self._write_buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
+            size, False, self._cache
+        )
 
     def open(self, path: Path) -> Rdict:
         """Open or create the database. Raises whatever RocksDB says as a bare Exception."""
@@ -129,8 +133,7 @@ class StoreOptions:
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_block_based_table_factory(blocks)
-        # The defaults (3 memtables of 64 MiB) are meant for one database, not for dozens. All
-        # together have as much as the block cache; who has most is then flushed first.
+        # The defaults (3 memtables of 64 MiB) are meant for one database, not for dozens.
         options.set_write_buffer_manager(self._write_buffers)
         options.set_write_buffer_size(8 * 1024 * 1024)
         options.set_max_write_buffer_number(2)
