@@ -167,7 +167,7 @@ def _forget_arguments(parser: argparse.ArgumentParser) -> None:
 def _forget(args: argparse.Namespace, settings: Settings) -> int:
     from heartbeat_stream.recovery.rooms import Forgetting
 
-    operation = Forgetting(settings, args.hotel, args.room, with_row=args.row)
+    operation = Forgetting(settings, args.hotel, args.room, with_row=args.row, dry_run=args.dry_run)
     return carry_out(operation, args, settings)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "committed",
     "connection",
     "ends_of",
+    "look_while_running",
     "offsets_at",
     "open_consumer",
     "open_producer",
@@ -122,6 +123,17 @@ async def refuse_while_running(settings: Settings, why: str) -> None:
             f"workers of {settings.app_id} are running ({shown}{more}): {why}. Stop all of them "
             "first; one that was killed counts for HEARTBEAT_SESSION_TIMEOUT_MS more"
         )
+
+
+async def look_while_running(settings: Settings, why: str, *, dry_run: bool) -> list[str]:
+    """As :func:`refuse_while_running`, but what a dry run has to say of it in place of an error."""
+    try:
+        await refuse_while_running(settings, why)
+    except RecoveryError as error:
+        if not dry_run:
+            raise
+        return [f"it would be refused now: {error}"]
+    return []
 
 
 async def _members(settings: Settings) -> list[str]:

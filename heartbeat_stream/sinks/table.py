@@ -108,6 +108,11 @@ SET device_id = excluded.device_id, ts_ms = excluded.ts_ms, status = excluded.st
 WHERE current.ts_ms IS NULL OR excluded.ts_ms > current.ts_ms"""
 
 
+def exists_sql(table: Table) -> str:
+    """Give the statement that tells whether there is a row of the hotel ``$1``, room ``$2``."""
+    return f"SELECT EXISTS (SELECT FROM {table.quoted} WHERE hotel_id = $1 AND room_id = $2)"
+
+
 def delete_sql(table: Table) -> str:
     """Give the statement that deletes the row of the hotel ``$1`` and the room ``$2``."""
     return f"DELETE FROM {table.quoted} WHERE hotel_id = $1 AND room_id = $2"
