@@ -81,6 +81,15 @@ async def _check_rooms(settings: Settings) -> AsyncIterator[Finding]:
         yield ok(f"table {table}: columns, primary key and permissions are right")
 
 
+def unavailable(settings: Settings, error: SinkUnavailable) -> str:
+    """What to say, and to do, where a statement has failed for reasons that are no row's."""
+    if error.sqlstate is None or error.kind == "authentication" or not error.operator:
+        return f"{unreachable(settings)} ({error})"
+    if error.kind == "permission":
+        return f"the database does not allow it ({error}): see the GRANTs in docs/security.md"
+    return f"the database cannot do it ({error}): see what `heartbeat-stream check` says"
+
+
 def unreachable(settings: Settings) -> str:
     """What to say, and to do, where the database doesn't let us in."""
     return (

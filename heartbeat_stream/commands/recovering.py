@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heartbeat_stream.commands import CommandError
@@ -38,10 +38,22 @@ def carry_out(operation: Operation, args: argparse.Namespace, settings: Settings
     if not args.yes:
         _confirm()
     with ProgressLine() as line:
-        done = run_reported(operation.run(line.show), settings)
+        done, problem = run_reported(_done(operation, line), settings)
     for text in done:
         print(text, flush=True)
+    if problem is not None:
+        raise CommandError(problem)
     return 0
+
+
+async def _done(operation: Operation, line: ProgressLine) -> tuple[Sequence[str], str | None]:
+    """Do it; what was done, and what was not."""
+    from heartbeat_stream.recovery.errors import PartlyDone
+
+    try:
+        return await operation.run(line.show), None
+    except PartlyDone as error:
+        return error.done, str(error)
 
 
 def run_reported(work: Coroutine[Any, Any, Result], settings: Settings) -> Result:
@@ -53,8 +65,8 @@ def _confirm() -> None:
     """Raises CommandError unless somebody at a terminal says yes."""
     if not sys.stdin.isatty():
         raise CommandError("nobody can be asked here: repeat it with --yes, or with --dry-run")
-    print("Go on? Type yes: ", end="", flush=True)
-    if sys.stdin.readline().strip().lower() != "yes":
+    print("Go on? Type yes or y: ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() not in ("yes", "y"):
         raise CommandError("nothing was changed")
 
 
@@ -73,7 +85,7 @@ async def _reported(work: Coroutine[Any, Any, Result], settings: Settings) -> Re
     except BrokenPipeError:
         raise  # whoever read our output has gone
     except SinkUnavailable as error:
-        raise CommandError(f"{database.unreachable(settings)} ({error})") from error
+        raise CommandError(database.unavailable(settings, error)) from error
     except (RecoveryError, TopicError) as error:
         raise CommandError(str(error)) from error
     except StoreError as error:

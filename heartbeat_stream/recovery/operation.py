@@ -20,4 +20,7 @@ class Operation(Protocol):
         """Exactly what :meth:`run` would do now, in lines for people. Changes nothing."""
 
     async def run(self, progress: Progress) -> Sequence[str]:
-        """Do it; what was done, in lines for people. To be called after :meth:`plan`."""
+        """Do it; what was done, in lines for people. To be called after :meth:`plan`.
+
+        Raises PartlyDone where something is left that nobody can do but the operator.
+        """

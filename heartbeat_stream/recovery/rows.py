@@ -13,6 +13,8 @@ from heartbeat_stream.jobs.heartbeat_tables import LATEST, read_stored
 from heartbeat_stream.recovery.errors import RecoveryError
 from heartbeat_stream.recovery.operation import Progress
 from heartbeat_stream.recovery.tables import read_tables
+from heartbeat_stream.recovery.target import refuse_wrong_table
+from heartbeat_stream.recovery.words import number_of, were
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.sinks.postgres import PostgresSink, Refused, SinkUnavailable, Table
 from heartbeat_stream.streaming.store import PartitionStore
@@ -44,13 +46,16 @@ class Pace:
 async def upsert_patiently(
     sink: PostgresSink, rows: Sequence[Heartbeat], patience_s: float = _PATIENCE_S
 ) -> list[Refused]:
-    """Upsert, and try again while the database is away. Raises SinkUnavailable after a minute."""
+    """Upsert, and try again while the database is away.
+
+    Raises SinkUnavailable after a minute, and at once where waiting does not help.
+    """
     give_up_at = time.monotonic() + patience_s
     while True:
         try:
             return await sink.upsert(rows)
-        except SinkUnavailable:
-            if time.monotonic() >= give_up_at:
+        except SinkUnavailable as error:
+            if error.operator or time.monotonic() >= give_up_at:
                 raise
         await asyncio.sleep(_PAUSE_S)
 
@@ -67,14 +72,26 @@ class RowReplay:
         self._rooms = 0
 
     async def plan(self, progress: Progress) -> Sequence[str]:
+        table = await self._look_at_the_table()
         async for partition in read_tables(self._settings, progress, tables=[LATEST]):
             self._rooms += sum(1 for _ in partition.stores[LATEST].scan())
         seconds = self._rooms / self._rate
         return [
-            f"the newest heartbeats of {self._rooms:,} rooms go to the table "
+            f"the newest heartbeats of {number_of(self._rooms, 'room')} go to the table "
             f"{self._settings.table}, {self._rate:g} a second, {seconds:,.0f} s in all",
             "a row that is as new or newer stays as it is",
+            table,
         ]
+
+    async def _look_at_the_table(self) -> str:
+        """Raises RecoveryError where it takes no rows."""
+        try:
+            await refuse_wrong_table(self._settings)
+        except SinkUnavailable as error:
+            if error.operator:
+                raise
+            return f"the database does not answer now ({error}): it is waited for, for a minute"
+        return f"the table {self._settings.table} is there, and its columns and permissions right"
 
     async def run(self, progress: Progress) -> Sequence[str]:
         settings = self._settings
@@ -95,11 +112,11 @@ class RowReplay:
             await sink.stop(1.0)
         if refused:
             raise RecoveryError(
-                f"{sink.rows_written:,} rows were written, but the database refuses "
+                f"{were(sink.rows_written, 'row')} written, but the database refuses "
                 f"{refused:,}, as {example}"
             )
         return [
-            f"{sink.rows_written:,} rows were written, {sink.rows_turned_away:,} were as new "
+            f"{were(sink.rows_written, 'row')} written, {were(sink.rows_turned_away)} as new "
             "or newer already"
         ]
 

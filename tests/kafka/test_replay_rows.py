@@ -55,7 +55,7 @@ async def test_rows_of_a_database_that_is_restored_from_an_old_backup(world: Wor
     done = await run_command(world, "replay", "rows", "--rate", "150", "--yes")
     assert time.monotonic() - started >= (ROOMS - 150) / 150
     assert oracle.differences(await world.table.rows()) == []
-    assert f"{ROOMS - 1} rows were written, 1 were as new or newer already" in done.out
+    assert f"{ROOMS - 1} rows were written, 1 was as new or newer already" in done.out
 
     # Safe to repeat.
     done = await run_command(world, "replay", "rows", "--yes")
@@ -75,6 +75,9 @@ async def test_rows_that_the_database_refuses_are_said_and_the_others_land(world
     away = "postgresql://nobody@127.0.0.1:1/nowhere?connect_timeout=1"
     plan = await run_command(world, "replay", "rows", "--dry-run", database_url=away)
     assert f"{ROOMS} rooms" in plan.out
+    assert "the database does not answer now (" in plan.out
+    missing = await run_command(world, "replay", "rows", "--dry-run", code=1, table="no_such_table")
+    assert "table no_such_table does not exist: run `heartbeat-stream init`" in missing.err
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["unkeyed", "keyed"])

@@ -12,9 +12,10 @@ from aiokafka.errors import TopicAuthorizationFailedError
 
 from heartbeat_stream.commands import CommandError
 from heartbeat_stream.commands.recovering import carry_out
-from heartbeat_stream.recovery.errors import RecoveryError
+from heartbeat_stream.recovery.errors import PartlyDone, RecoveryError
 from heartbeat_stream.recovery.operation import Progress
 from heartbeat_stream.settings import Settings
+from heartbeat_stream.sinks.postgres_errors import SinkUnavailable
 
 
 class Terminal(io.StringIO):
@@ -55,6 +56,18 @@ def test_a_dry_run_says_what_would_happen_and_asks_nobody(
     )
 
 
+def test_what_was_done_is_said_though_something_is_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(CommandError, match="2 rows are left"):
+        carry_out(
+            Operation(PartlyDone("2 rows are left", ["5 rows went"])),
+            arguments(yes=True),
+            Settings(),
+        )
+    assert capsys.readouterr().out == "everything changes\n5 rows went\n"
+
+
 def test_yes_skips_the_question(capsys: pytest.CaptureFixture[str]) -> None:
     operation = Operation()
     assert carry_out(operation, arguments(yes=True), Settings()) == 0
@@ -62,7 +75,7 @@ def test_yes_skips_the_question(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "everything changes\neverything has changed\n"
 
 
-@pytest.mark.parametrize("answer", ["yes\n", "YES \n"])
+@pytest.mark.parametrize("answer", ["yes\n", "YES \n", "y\n"])
 def test_whoever_says_yes_gets_it(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     operation = Operation()
@@ -70,7 +83,7 @@ def test_whoever_says_yes_gets_it(answer: str, monkeypatch: pytest.MonkeyPatch) 
     assert operation.calls == ["plan", "run"]
 
 
-@pytest.mark.parametrize("answer", ["", "\n", "y\n", "no\n", "yes please\n"])
+@pytest.mark.parametrize("answer", ["", "\n", "ye\n", "no\n", "yes please\n"])
 def test_nobody_else_does(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     operation = Operation()
@@ -91,6 +104,19 @@ def test_where_nobody_can_be_asked_nothing_is_done(monkeypatch: pytest.MonkeyPat
     ("error", "line"),
     [
         (RecoveryError("stop them first"), "stop them first"),
+        (
+            SinkUnavailable("permission", "permission denied for table x", sqlstate="42501"),
+            "the database does not allow it .*denied for table x.* GRANTs",
+        ),
+        (
+            SinkUnavailable("undefined-table", "no relation x", sqlstate="42P01"),
+            "the database cannot do it .*no relation x.*check",
+        ),
+        (SinkUnavailable("connection", "refused"), "start the database"),
+        (
+            SinkUnavailable("authentication", "no password", sqlstate="28P01"),
+            "HEARTBEAT_DATABASE_URL",
+        ),
         (TopicAuthorizationFailedError({"x"}), "the brokers refuse it: "),
         (TimeoutError(), "no Kafka broker answers at 127.0.0.1:1"),
     ],
