@@ -80,7 +80,9 @@ def _source(args: argparse.Namespace, settings: Settings) -> int:
     from heartbeat_stream.recovery.source import SourceReplay
 
     start, end = cast("Moment", args.start), cast("Moment | None", args.to)
-    operation = SourceReplay(settings, start, end, reset_state=args.reset_state)
+    operation = SourceReplay(
+        settings, start, end, reset_state=args.reset_state, dry_run=args.dry_run
+    )
     return carry_out(operation, args, settings)
 
 
@@ -89,7 +91,10 @@ def _source(args: argparse.Namespace, settings: Settings) -> int:
 
 def _letters_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--reason", choices=sorted(Reason), metavar="REASON", help="only dead letters with this one"
+        "--reason",
+        choices=sorted(map(str, Reason)),
+        metavar="REASON",
+        help="only dead letters with this one",
     )
     parser.add_argument(
         "--since",
@@ -97,13 +102,20 @@ def _letters_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHEN",
         help="only those since a time, or since 90m, 2h, 3d ago",
     )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="those, too, that the workers have refused again after they had been sent",
+    )
     add_recovery_arguments(parser)
 
 
 def _letters(args: argparse.Namespace, settings: Settings) -> int:
     from heartbeat_stream.recovery.dead_letters import DeadLetterReplay
 
-    operation = DeadLetterReplay(settings, reason=args.reason, since_ms=args.since)
+    operation = DeadLetterReplay(
+        settings, reason=args.reason, since_ms=args.since, again=args.again
+    )
     return carry_out(operation, args, settings)
 
 

@@ -2,6 +2,8 @@
 
 Which ones were sent stands in a topic of its own, the ledger, a record for each. (A committed
 offset would not do: those that are still wrong stay, for a later fix, between others that went.)
+It goes by the records of the source topic, of which one may have become several dead letters. What
+they were sent as stands there, too: where the workers refuse that again, it would go round forever.
 A transaction holds both the heartbeats and their records in the ledger, so that a command which is
 killed has sent each or has not, and the next one knows which. Workers wait for the end of a
 transaction before they read on, so one that is left open is soon ended by the brokers.
@@ -9,6 +11,7 @@ transaction before they read on, so one that is left open is soon ended by the b
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -17,7 +20,7 @@ from typing import NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import ProducerFenced, UnknownError, UnsupportedVersionError
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import RecordMetadata, TopicPartition
 
 from heartbeat_stream.core.heartbeat import Heartbeat
 from heartbeat_stream.core.partition import partition_for
@@ -28,7 +31,7 @@ from heartbeat_stream.recovery.cluster import (
     offsets_at,
     partition_counts,
 )
-from heartbeat_stream.recovery.errors import RecoveryError
+from heartbeat_stream.recovery.errors import PartlyDone, RecoveryError
 from heartbeat_stream.recovery.moments import AtTime, Earliest
 from heartbeat_stream.recovery.operation import Progress
 from heartbeat_stream.recovery.reading import Span, read_spans, records_in
@@ -40,8 +43,10 @@ from heartbeat_stream.recovery.verdicts import (
     Verdict,
     bounds_of,
     judge,
-    place_of,
+    made_key,
+    sent_key,
 )
+from heartbeat_stream.recovery.words import number_of
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.sinks.postgres import PostgresSink, Table
 from heartbeat_stream.streaming.fetching import FetchedRecord
@@ -81,10 +86,14 @@ class DeadLetterReplay:
     """See :class:`heartbeat_stream.recovery.operation.Operation`.
 
     ``reason``: these only. ``since_ms``: those that were put there at this time or later.
+    ``again``: those, too, that came back after they had been sent.
     """
 
-    def __init__(self, settings: Settings, *, reason: str | None, since_ms: int | None) -> None:
+    def __init__(
+        self, settings: Settings, *, reason: str | None, since_ms: int | None, again: bool = False
+    ) -> None:
         self._settings = settings
+        self._again = again
         self._reason = reason
         self._since_ms = since_ms
         self._ledger = ledger_topic(settings)
@@ -96,7 +105,8 @@ class DeadLetterReplay:
             counts[letter.judged.reason, letter.judged.verdict] += 1
         settings = self._settings
         lines = [f"dead letters of {settings.topic} in {settings.dead_letter_topic}:"]
-        lines += _table(counts) or ["none"]
+        lines += _table(counts, planned=True) or ["none"]
+        lines += _notes(counts)
         if any(verdict is Verdict.SEND for _, verdict in counts):
             lines.append(f"what is sent is noted in the topic {self._ledger.name}")
         return lines
@@ -121,7 +131,16 @@ class DeadLetterReplay:
                     counts += await self._send(producer, waiting)
                     waiting = []
             counts += await self._send(producer, waiting)
-        return _table(counts) or ["there are no dead letters"]
+        done = [*_table(counts, planned=False), *_notes(counts)] or ["there are no dead letters"]
+        refused = counts["row-refused", Verdict.REFUSED]
+        if refused:
+            raise PartlyDone(
+                f"the database still refuses {number_of(refused, 'row')}: mend the table (the "
+                "header `detail` of the dead letters says what it has against them), and repeat "
+                "the command",
+                done,
+            )
+        return done
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -141,9 +160,12 @@ class DeadLetterReplay:
                 # An offset that a time leads to may have older records behind it.
                 if self._since_ms is not None and record.timestamp < self._since_ms:
                     continue
-                judged = judge(settings, tp, record, bounds, ledger)
-                if self._reason in (None, judged.reason):
-                    yield Letter(tp, record, judged)
+                judged = judge(settings, tp, record, bounds, ledger, again=self._again)
+                if self._reason not in (None, judged.reason):
+                    continue
+                if judged.verdict in (Verdict.SEND, Verdict.WRITE):
+                    ledger.add(sent_key(tp, record))  # the next one of the same source record
+                yield Letter(tp, record, judged)
             seen += len(records)
             progress(f"{seen:,} of {wanted:,} dead letters")
 
@@ -197,23 +219,31 @@ class DeadLetterReplay:
         if not letters:
             return Counter()
         refused = await self._write([one for one in letters if one.judged.verdict is Verdict.WRITE])
-        done = [one for one in letters if place_of(one.tp, one.record) not in refused]
+        done = [one for one in letters if sent_key(one.tp, one.record) not in refused]
         async with producer.transaction():
-            for letter in done:
-                if letter.judged.verdict is Verdict.SEND:
-                    await self._send_one(producer, letter)
-                await producer.send(
-                    self._ledger.name,
-                    b"%d" % (time.time_ns() // 1_000_000),
-                    place_of(letter.tp, letter.record),
-                    0,
-                )
+            sent = [
+                await self._send_one(producer, one)
+                for one in done
+                if one.judged.verdict is Verdict.SEND
+            ]
+            made = await asyncio.gather(*(acknowledged for acknowledged, _ in sent))
+            noted = [sent_key(one.tp, one.record) for one in done]
+            noted += [
+                made_key(at.topic, at.partition, at.offset, value)
+                for at, (_, value) in zip(made, sent, strict=True)
+            ]
+            now = b"%d" % (time.time_ns() // 1_000_000)
+            for key in noted:
+                await producer.send(self._ledger.name, now, key, 0)
         counts = Counter((one.judged.reason, one.judged.verdict) for one in done)
         for _ in refused:
             counts["row-refused", Verdict.REFUSED] += 1
         return counts
 
-    async def _send_one(self, producer: AIOKafkaProducer, letter: Letter) -> None:
+    async def _send_one(
+        self, producer: AIOKafkaProducer, letter: Letter
+    ) -> tuple[asyncio.Future[RecordMetadata], bytes | None]:
+        """Under way to the source topic: where it will stand there, and its value."""
         record, settings = letter.record, self._settings
         if settings.source_keyed and record.key is not None:
             partition = partition_for(record.key, self._source_partitions)
@@ -221,10 +251,13 @@ class DeadLetterReplay:
             before = dict(record.headers).get("source-partition") or b"0"
             partition = int(before) % self._source_partitions
         headers = trace((), letter.tp.topic, letter.tp.partition, record.offset)
-        await producer.send(settings.topic, record.value, record.key, partition, headers=headers)
+        acknowledged = await producer.send(
+            settings.topic, record.value, record.key, partition, headers=headers
+        )
+        return acknowledged, record.value
 
     async def _write(self, letters: Sequence[Letter]) -> Ledger:
-        """Write rows that the database had refused; the places of those that it still refuses."""
+        """Write rows that the database had refused; the keys of those that it still refuses."""
         newest: dict[tuple[int, str], Heartbeat] = {}
         for letter in letters:
             row = letter.judged.heartbeat
@@ -243,15 +276,27 @@ class DeadLetterReplay:
             await sink.stop(1.0)
         guilty = {(rows[one.index].hotel_id, rows[one.index].room_id) for one in refused}
         return {
-            place_of(letter.tp, letter.record)
+            sent_key(letter.tp, letter.record)
             for letter in letters
             if letter.judged.heartbeat is not None
             and (letter.judged.heartbeat.hotel_id, letter.judged.heartbeat.room_id) in guilty
         }
 
 
-def _table(counts: Counter[tuple[str, Verdict]]) -> list[str]:
-    """Lines for people: how many of each reason, and what becomes of them."""
+def _table(counts: Counter[tuple[str, Verdict]], *, planned: bool) -> list[str]:
+    """Lines for people: how many of each reason, and what becomes of them, or has become."""
+    lines = [
+        (reason, verdict.planned if planned else verdict.done, count)
+        for (reason, verdict), count in counts.items()
+        if count
+    ]
+    return [f"{count:>9,}  {reason}: {words}" for reason, words, count in sorted(lines)]
+
+
+def _notes(counts: Counter[tuple[str, Verdict]]) -> list[str]:
+    if not any(verdict is Verdict.BACK and count for (_, verdict), count in counts.items()):
+        return []
     return [
-        f"{count:>9,}  {reason}: {verdict}" for (reason, verdict), count in sorted(counts.items())
+        "the workers have refused again what came back: do they run with these settings? --again "
+        "sends it once more"
     ]

@@ -6,7 +6,16 @@ import re
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-__all__ = ["AtOffset", "AtTime", "Earliest", "Moment", "parse_moment", "parse_time", "shown_time"]
+__all__ = [
+    "AtOffset",
+    "AtTime",
+    "Earliest",
+    "Moment",
+    "is_reversed",
+    "parse_moment",
+    "parse_time",
+    "shown_time",
+]
 
 _AGO = re.compile(r"([0-9]{1,9})([smhd])")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -41,6 +50,18 @@ class AtTime(NamedTuple):
 
 
 Moment = Earliest | AtOffset | AtTime
+
+
+def is_reversed(start: Moment, end: Moment) -> bool:
+    """Whether nothing can lie between them. A time and an offset may be in either order."""
+    match start, end:
+        case _, Earliest():
+            return True
+        case AtOffset(first), AtOffset(last):
+            return last <= first
+        case AtTime(first), AtTime(last):
+            return last <= first
+    return False
 
 
 def parse_moment(text: str, now_ms: int) -> Moment:

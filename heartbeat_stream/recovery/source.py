@@ -16,20 +16,28 @@ from heartbeat_stream.recovery.cluster import (
     commit,
     committed,
     ends_of,
+    look_while_running,
     offsets_at,
     open_producer,
     partition_counts,
     refuse_while_running,
 )
 from heartbeat_stream.recovery.discarding import discard_tables
-from heartbeat_stream.recovery.moments import Earliest, Moment
+from heartbeat_stream.recovery.errors import RecoveryError
+from heartbeat_stream.recovery.moments import Earliest, Moment, is_reversed
 from heartbeat_stream.recovery.operation import Progress
 from heartbeat_stream.recovery.reading import Span, read_spans, records_in
 from heartbeat_stream.recovery.tables import read_tables
 from heartbeat_stream.recovery.traces import trace
+from heartbeat_stream.recovery.words import were
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.producer import OutRecord
-from heartbeat_stream.streaming.topics import repartition_topic_name
+from heartbeat_stream.streaming.topic_admin import describe_topics, kafka_admin
+from heartbeat_stream.streaming.topics import (
+    TABLES,
+    changelog_topic_name,
+    repartition_topic_name,
+)
 
 __all__ = ["SourceReplay"]
 
@@ -40,16 +48,23 @@ class SourceReplay:
     """`replay source`. See :class:`heartbeat_stream.recovery.operation.Operation`.
 
     ``reset_state``: the tables are emptied first, and what waits in the repartition topic is
-    passed over.
+    passed over. ``dry_run``: workers may run.
     """
 
     def __init__(
-        self, settings: Settings, start: Moment, end: Moment | None, *, reset_state: bool
+        self,
+        settings: Settings,
+        start: Moment,
+        end: Moment | None,
+        *,
+        reset_state: bool,
+        dry_run: bool = False,
     ) -> None:
         self._settings = settings
         self._start = start
         self._end = end
         self._reset_state = reset_state
+        self._dry_run = dry_run
         self._spans: dict[TopicPartition, Span] = {}
         self._passed_over: dict[TopicPartition, int] = {}
 
@@ -58,13 +73,17 @@ class SourceReplay:
         return self._end is None or self._reset_state
 
     async def plan(self, progress: Progress) -> Sequence[str]:
-        settings = self._settings
+        settings, refusal = self._settings, list[str]()
+        if self._end is not None and is_reversed(self._start, self._end):
+            raise RecoveryError(f"--to ({self._end}) does not lie behind --from ({self._start})")
         if self._needs_rest:
-            await refuse_while_running(settings, _WHY)
+            refusal = await look_while_running(settings, _WHY, dry_run=self._dry_run)
         topic = settings.topic
         counts = await partition_counts(settings, [topic])
         tps = [TopicPartition(topic, number) for number in range(counts[topic])]
         before = await committed(settings, settings.app_id, tps)
+        if self._needs_rest and set(before.values()) == {None}:
+            await self._refuse_unknown_group()
         starts = await offsets_at(settings, tps, self._start)
         if self._end is None:
             starts = await self._not_ahead(starts, before)
@@ -73,13 +92,27 @@ class SourceReplay:
             ends = await offsets_at(settings, tps, self._end)
         self._spans = {tp: Span(starts[tp], max(starts[tp], ends[tp])) for tp in tps}
         lines = [
+            *refusal,
             f"topic {topic}, from {self._start} to "
             f"{'its end' if self._end is None else self._end}: "
-            f"{records_in(self._spans):,} records at most"
+            f"{records_in(self._spans):,} records at most",
         ]
         lines += [self._line(tp, before[tp]) for tp in tps]
         lines += await self._state_lines(before, progress) if self._reset_state else [_INTACT]
+        lines.append(_LETTERS if self._end is None else _LETTERS_OF_NEW)
         return lines
+
+    async def _refuse_unknown_group(self) -> None:
+        """Raise RecoveryError where there is no trace of a group of this application id."""
+        settings = self._settings
+        changelogs = [changelog_topic_name(settings, table) for table in TABLES]
+        async with kafka_admin(settings) as admin:
+            found = await describe_topics(admin, changelogs)
+        if not found:
+            raise RecoveryError(
+                f"the group {settings.app_id} has committed no offset of {settings.topic} and has "
+                "no changelogs: is HEARTBEAT_APP_ID the workers'?"
+            )
 
     def _line(self, tp: TopicPartition, before: int | None) -> str:
         span = self._spans[tp]
@@ -151,12 +184,12 @@ class SourceReplay:
             done.append(f"the group {settings.app_id} reads {settings.topic} from {self._start}")
         else:
             sent = await self._send_again(progress)
-            done.append(f"{sent:,} records of {settings.topic} were sent to it again")
+            done.append(f"{were(sent, 'record')} sent to {settings.topic} again")
         if self._reset_state:
             if self._passed_over:
                 await commit(settings, self._passed_over)
             rooms = await discard_tables(settings, progress)
-            done.append(f"{rooms:,} rooms were removed from the tables")
+            done.append(f"{were(rooms, 'room')} removed from the tables")
             await refuse_while_running(
                 settings, "they were started meanwhile, so the tables may hold something again"
             )
@@ -187,4 +220,11 @@ _INTACT = (
     "the tables stay as they are. They know the newest heartbeat of every room, so nothing of this "
     "changes a room or a row, but for rooms that they have lost or never had: --reset-state "
     "empties them first"
+)
+_LETTERS = (
+    "records among them that are no heartbeats become dead letters again; `replay dead-letters` "
+    "sends each source record once all the same"
+)
+_LETTERS_OF_NEW = (
+    "records among them that are no heartbeats become dead letters again, of records of their own"
 )

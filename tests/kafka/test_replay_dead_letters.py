@@ -76,7 +76,9 @@ async def test_what_has_become_right_is_sent_once_and_the_rest_stays(world: Worl
 
     await worker.stopped()
     worker = await world.start_worker(**FIX).ready()
-    await run_command(world, *REPLAY, "--reason", "ts-too-new", "--since", "1h", "--yes", **FIX)
+    some = ("--reason", "ts-too-new", "--since", "1h", "--yes")
+    done = await run_command(world, *REPLAY, *some, **FIX)
+    assert "20  ts-too-new: sent to the source topic" in done.out
     oracle = Oracle()
     oracle.accept(ahead)
     await oracle.matches(world.table)
@@ -92,6 +94,44 @@ async def test_what_has_become_right_is_sent_once_and_the_rest_stays(world: Worl
         f"{one.topic}/{one.partition}/{one.offset}".encode() for one in await world.dead_letters()
     }
     assert {dict(one.headers)["replayed-from"] for one in replayed} <= places
+    await worker.stopped()
+
+
+async def test_one_source_record_is_sent_once_however_often_it_was_a_dead_letter(
+    world: World,
+) -> None:
+    await world.prepare(max_future_ms=60_000)
+    ahead = Heartbeat(7, "101", now_ms() + 3_600_000, "ahead")
+    worker = await world.start_worker().ready()
+    await have_dead_letters(world, [encode(ahead)])
+    await worker.stopped()
+    await run_command(world, "replay", "source", "--from", "earliest", "--yes")
+    worker = await world.start_worker().ready()
+
+    async def letters(count: int) -> None:
+        async def there() -> bool:
+            return len(await world.dead_letters()) == count
+
+        await wait_until_async(there, 30, what=f"{count} dead letters")
+
+    await letters(2)
+    done = await run_command(world, *REPLAY, "--yes", **FIX)
+    assert "1  ts-too-new: sent to the source topic" in done.out
+    assert "1  ts-too-new: was sent before" in done.out
+    # These workers refuse it still, since they do not run with that setting.
+    await letters(3)
+    done = await run_command(world, *REPLAY, "--yes", **FIX)
+    assert "1  ts-too-new: came back after it had been sent, and stays" in done.out
+    assert "do they run with these settings?" in done.out
+    assert len(await sent_again(world)) == 1
+    await worker.stopped()
+    worker = await world.start_worker(**FIX).ready()
+    await run_command(world, *REPLAY, "--again", "--yes", **FIX)
+    oracle = Oracle()
+    oracle.accept([ahead])
+    await oracle.matches(world.table)
+    await run_command(world, *REPLAY, "--again", "--yes", **FIX)
+    assert len(await sent_again(world)) == 2
     await worker.stopped()
 
 
@@ -147,8 +187,9 @@ async def test_rows_that_the_database_had_refused_are_written(world: World) -> N
             return len(await world.dead_letters()) == 1
 
         await wait_until_async(refused, 30, what="a dead letter")
-        done = await run_command(world, *REPLAY, "--yes")
+        done = await run_command(world, *REPLAY, "--yes", code=1)
         assert "1  row-refused: is still refused by the database, and stays" in done.out
+        assert "the database still refuses 1 row" in done.err
         await connection.execute(f"ALTER TABLE {table} DROP CONSTRAINT c")
     plan = await run_command(world, *REPLAY, "--reason", "row-refused", "--dry-run")
     assert "1  row-refused: goes to the database" in plan.out

@@ -47,6 +47,14 @@ async def test_over_intact_state_it_changes_nothing(world: World) -> None:
 
     refused = await run_command(world, "replay", "source", "--from", "earliest", "--yes", code=1)
     assert f"http://127.0.0.1:{worker.port} on " in refused.err
+    seen = await run_command(world, "replay", "source", "--from", "earliest", "--dry-run")
+    assert f"it would be refused now: workers of {world.settings.app_id} are running" in seen.out
+    assert "become dead letters again" in seen.out
+    back = ("replay", "source", "--from", "2h", "--to", "3h", "--dry-run")
+    assert "does not lie behind --from" in (await run_command(world, *back, code=1)).err
+    nobody = ("replay", "source", "--from", "earliest", "--yes")
+    unknown = await run_command(world, *nobody, code=1, app_id="nosuch")
+    assert "the group nosuch has committed no offset" in unknown.err
     # One that is started between the look and the deed keeps its offsets: Kafka sees to it.
     with pytest.raises(RecoveryError, match="has been started meanwhile"):
         await commit(world.settings, {TopicPartition(world.topic, 0): 0})
@@ -179,7 +187,7 @@ async def test_a_range_is_sent_again_while_workers_run(world: World) -> None:
     assert f"{ROOMS} records at most" in plan.out
     assert await world.ends() == ends
     done = await run_command(world, *arguments, "--yes")
-    assert f"{ROOMS} records of {world.topic} were sent to it again" in done.out
+    assert f"{ROOMS} records were sent to {world.topic} again" in done.out
     await worker.until_metric("heartbeat_stale_total", ROOMS)
     await world.no_lag()
     await oracle.matches(world.table)

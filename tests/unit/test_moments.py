@@ -11,6 +11,7 @@ from heartbeat_stream.recovery.moments import (
     AtTime,
     Earliest,
     Moment,
+    is_reversed,
     parse_moment,
     parse_time,
     shown_time,
@@ -52,6 +53,24 @@ def test_what_is_understood(text: str, moment: Moment) -> None:
 def test_what_is_not(text: str) -> None:
     with pytest.raises(ValueError, match=r"wrong: want earliest, an offset, a time|beyond every"):
         parse_moment(text, NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "reversed_"),
+    [
+        (AtTime(1), AtTime(2), False),
+        (AtTime(2), AtTime(2), True),
+        (AtTime(2), AtTime(1), True),
+        (AtOffset(1), AtOffset(2), False),
+        (AtOffset(2), AtOffset(1), True),
+        (AtOffset(5), AtTime(1), False),
+        (AtTime(5), AtOffset(1), False),
+        (Earliest(), AtOffset(1), False),
+        (AtTime(1), Earliest(), True),
+    ],
+)
+def test_an_end_before_its_beginning(start: Moment, end: Moment, reversed_: bool) -> None:
+    assert is_reversed(start, end) is reversed_
 
 
 def test_an_offset_is_no_time() -> None:

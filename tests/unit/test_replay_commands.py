@@ -81,6 +81,13 @@ def test_an_env_file_may_stand_on_either_side(
         assert typed[-1].env_file == str(path)
 
 
+def test_reasons_are_named_as_they_are_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["replay", "dead-letters", "--reason", "foo"]) == 2
+    said = capsys.readouterr().err
+    assert "row-refused" in said
+    assert "Reason" not in said
+
+
 @pytest.mark.parametrize(
     "words",
     [

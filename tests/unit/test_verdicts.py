@@ -10,7 +10,7 @@ from aiokafka.structs import TopicPartition
 
 from heartbeat_stream.core.heartbeat import Heartbeat
 from heartbeat_stream.recovery.traces import REPLAYED_AT, REPLAYED_FROM, trace
-from heartbeat_stream.recovery.verdicts import Judged, Verdict, bounds_of, judge, place_of
+from heartbeat_stream.recovery.verdicts import Judged, Verdict, bounds_of, judge, made_key, sent_key
 from heartbeat_stream.settings import Settings
 
 NOW_MS = 1_800_000_000_000
@@ -27,7 +27,12 @@ class Letter:
     timestamp: int = NOW_MS
     timestamp_type: int = 0
     headers: Sequence[tuple[str, bytes | None]] = field(
-        default_factory=lambda: [("reason", b"not-json"), ("source-topic", b"heartbeat")]
+        default_factory=lambda: [
+            ("reason", b"not-json"),
+            ("source-topic", b"heartbeat"),
+            ("source-partition", b"1"),
+            ("source-offset", b"17"),
+        ]
     )
 
     def with_headers(self, **headers: bytes) -> Letter:
@@ -35,9 +40,16 @@ class Letter:
         return Letter(self.value, self.key, headers=list(changed.items()))
 
 
-def judged(letter: Letter, *, keyed: bool = False, ledger: set[bytes] | None = None) -> Judged:
+def judged(
+    letter: Letter,
+    *,
+    keyed: bool = False,
+    ledger: set[bytes] | None = None,
+    again: bool = False,
+) -> Judged:
     settings = Settings(source_keyed=keyed)
-    return judge(settings, TP, letter, bounds_of(settings, NOW_MS), ledger or set())
+    bounds = bounds_of(settings, NOW_MS)
+    return judge(settings, TP, letter, bounds, ledger or set(), again=again)
 
 
 @pytest.mark.parametrize(
@@ -68,12 +80,36 @@ def test_a_keyed_source_takes_the_rooms_own_key_alone() -> None:
     assert judged(Letter(key=None), keyed=True).verdict is Verdict.BAD
 
 
-def test_what_was_sent_is_told_by_its_place_and_time() -> None:
-    ledger = {place_of(TP, Letter())}
-    assert judged(Letter(), ledger=ledger).verdict is Verdict.DONE
-    assert judged(Letter(offset=6), ledger=ledger).verdict is Verdict.SEND
+def test_what_was_sent_is_told_by_where_its_source_record_stood() -> None:
+    ledger = {sent_key(TP, Letter())}
+    # However often that became a dead letter, and whatever for.
+    assert judged(Letter(offset=6, timestamp=NOW_MS + 1), ledger=ledger).verdict is Verdict.DONE
+    assert judged(Letter().with_headers(reason=b"x"), ledger=ledger).verdict is Verdict.DONE
+    for other in ({"source_offset": b"18"}, {"source_partition": b"2"}):
+        assert judged(Letter().with_headers(**other), ledger=ledger).verdict is Verdict.SEND
     # The topic was deleted and made anew: another one stands there.
-    assert judged(Letter(timestamp=NOW_MS + 1), ledger=ledger).verdict is Verdict.SEND
+    assert judged(Letter(GOOD + b" "), ledger=ledger).verdict is Verdict.SEND
+    # The record was sent, and then the database refused its row.
+    refused = Letter().with_headers(reason=b"row-refused")
+    assert judged(refused, ledger=ledger).verdict is Verdict.WRITE
+    assert judged(refused, ledger={sent_key(TP, refused)}).verdict is Verdict.DONE
+
+
+def test_letters_that_do_not_tell_where_their_record_stood_are_told_apart() -> None:
+    letter = Letter(headers=[("source-topic", b"heartbeat")])
+    ledger = {sent_key(TP, letter)}
+    assert judged(letter, ledger=ledger).verdict is Verdict.DONE
+    other = Letter(offset=6, headers=letter.headers)
+    assert judged(other, ledger=ledger).verdict is Verdict.SEND
+
+
+def test_what_comes_back_is_sent_once_more_only_when_told_to() -> None:
+    ledger = {made_key("heartbeat", 1, 17, GOOD)}
+    assert judged(Letter(), ledger=ledger).verdict is Verdict.BACK
+    assert judged(Letter(), ledger=ledger, again=True).verdict is Verdict.SEND
+    assert judged(Letter().with_headers(source_offset=b"18"), ledger=ledger).verdict is Verdict.SEND
+    ledger.add(sent_key(TP, Letter()))
+    assert judged(Letter(), ledger=ledger, again=True).verdict is Verdict.DONE
 
 
 def test_a_letter_that_tells_no_reason_has_one_all_the_same() -> None:
