@@ -14,8 +14,6 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from heartbeat_stream.core.heartbeat import room_key
-from heartbeat_stream.jobs.heartbeat_tables import LATEST, WRITTEN
 from heartbeat_stream.recovery.errors import RecoveryError
 from heartbeat_stream.recovery.exporting import Record
 from heartbeat_stream.settings import Settings
@@ -29,8 +27,13 @@ _PAGE = 200
 class _Asking:
     """A worker's web view."""
 
-    def __init__(self, session: aiohttp.ClientSession, base_url: str) -> None:
+    def __init__(self, session: aiohttp.ClientSession, base_url: str, *, with_token: bool) -> None:
         self._session = session
+        self._turned_away = (
+            "the workers do not take this HEARTBEAT_WEB_TOKEN: theirs is another one"
+            if with_token
+            else "the workers ask for a token: set HEARTBEAT_WEB_TOKEN to theirs"
+        )
         self._base_url = base_url.rstrip("/")
 
     async def get(self, path: str) -> dict[str, Any] | None:
@@ -41,7 +44,7 @@ class _Asking:
         if response.status == 404:
             return None
         if response.status == 401:
-            raise RecoveryError("the workers ask for a token: set HEARTBEAT_WEB_TOKEN to theirs")
+            raise RecoveryError(self._turned_away)
         if response.status != 200:
             said = " ".join(body[:200].decode(errors="replace").split())
             raise RecoveryError(f"the worker answers with {response.status}: {said}")
@@ -53,12 +56,13 @@ class _Asking:
 
 @asynccontextmanager
 async def _asking(settings: Settings, base_url: str) -> AsyncIterator[_Asking]:
+    base_url = base_url if "://" in base_url else f"http://{base_url}"
     token = settings.web_token
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     try:
         async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
-            yield _Asking(session, base_url)
+            yield _Asking(session, base_url, with_token=token is not None)
     except (aiohttp.ClientError, TimeoutError) as error:
         raise RecoveryError(
             f"no worker answers at {base_url} ({type(error).__name__}): see its HEARTBEAT_WEB_URL, "
@@ -67,17 +71,17 @@ async def _asking(settings: Settings, base_url: str) -> AsyncIterator[_Asking]:
 
 
 async def ask_for_room(settings: Settings, base_url: str, hotel: int, room: str) -> Record:
-    """The five columns and the last write of a room.
+    """All that is known of a room, but for `arrived_at`, which they do not tell.
 
     Raises RecoveryError where no worker answers, or none knows the room.
     """
-    key = quote(room_key(hotel, room), safe="")
     async with _asking(settings, base_url) as worker:
-        latest = await worker.get(f"/table/{LATEST}/{key}/")
-        if latest is None:
-            raise RecoveryError(f"the workers do not know hotel {hotel}, room {room}")
-        written = await worker.get(f"/table/{WRITTEN}/{key}/") or {}
-    return {**latest, "written_at": written.get("at"), "written_ts_ms": written.get("ts_ms")}
+        found = await worker.get(f"/ui/api/room?hotel={hotel}&room={quote(room, safe='')}")
+    if found is None:
+        raise RecoveryError(f"the workers do not know hotel {hotel}, room {room}")
+    record = _as_record(found)
+    del record["arrived_at"]
+    return record
 
 
 async def ask_for_hotel(

@@ -55,6 +55,7 @@ async def test_what_is_known_of_rooms(world: World) -> None:
             assert heartbeat_of(found) == oracle.newest[7, room]
             assert found["written_ts_ms"] == oracle.newest[7, room].ts_ms
             assert json.loads(from_worker.out).items() <= found.items()
+            assert found.keys() - json.loads(from_worker.out).keys() == {"arrived_at"}
         else:
             assert "not know hotel 7" in from_changelog.err
             assert "not know hotel 7" in from_worker.err
@@ -84,6 +85,11 @@ async def asks_workers(world: World, oracle: Oracle, url: str) -> None:
         world, "state", "list", "--hotel", "8", "--url", url, code=1, web_token=""
     )
     assert "set HEARTBEAT_WEB_TOKEN to theirs" in stranger.err
+    short = url.removeprefix("http://")  # and so without a scheme
+    wrong = await run_command(
+        world, "state", "get", "8", "5", "--url", short, code=1, web_token="another-token-" * 3
+    )
+    assert "theirs is another one" in wrong.err
 
 
 async def lists_and_exports(world: World, oracle: Oracle) -> None:
