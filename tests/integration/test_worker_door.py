@@ -266,7 +266,7 @@ async def test_a_worker_that_others_could_reach_without_a_token_does_not_start(
 async def test_what_takes_too_long_is_given_up(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(limits.LimitedServer, "answer_s", 0.3)
     monkeypatch.setattr("heartbeat_stream.web.server.HEAD_S", 0.5)
     await world.prepare()
     async with own_worker(world, web_token=TOKEN) as worker:
