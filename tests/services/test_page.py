@@ -128,11 +128,14 @@ async def test_rooms_and_hotels(world: World) -> None:
 
 
 async def all_pages_of_a_hotel(page: Page) -> None:
-    await page.get_by_label("Hotel", exact=True).fill("8")
+    await look_up(page, "8", "nobody")
+    await expect(page.locator("#room-result .problem")).to_be_visible()
     await page.get_by_role("button", name="All rooms of the hotel").click()
     rooms = page.locator("#hotel-rows th")
     await expect(rooms).to_have_count(50)
     await expect(page.locator("#hotel-title")).to_be_focused()
+    await expect(page.locator("#hotel-title")).to_have_text("The first 50 rooms of hotel 8")
+    await expect(page.locator("#room-result")).to_be_empty()
     further = page.get_by_role("button", name="Next page")
     seen = await rooms.all_inner_texts()
     for first, count in (("150", 50), ("200", 20)):
@@ -142,9 +145,13 @@ async def all_pages_of_a_hotel(page: Page) -> None:
         seen += await rooms.all_inner_texts()
     assert seen == [f"{number}" for number in range(100, 220)]
     await expect(further).to_be_disabled()
+    await expect(page.locator("#hotel-title")).to_contain_text("20 rooms of hotel 8 on this page")
     await expect(page.locator("#hotel-missing")).to_be_hidden()
     await page.get_by_role("button", name="First page").click()
     await expect(rooms.first).to_have_text("100")
+    await page.get_by_role("link", name="101", exact=True).click()
+    await expect(page.locator("#room-result h3")).to_have_text("Room 101 of hotel 8")
+    await expect(page.get_by_label("Room", exact=True)).to_have_value("101")
 
 
 async def by_keyboard_alone(page: Page) -> None:
@@ -188,6 +195,20 @@ async def test_charts_and_tables_in_both_themes_on_a_desk_and_on_a_phone(world: 
                 assert (width == PHONE["width"]) == phone
                 await fits(page)
                 await no_fault(page)
+                await words_are_whole(page)
+
+
+async def words_are_whole(page: Page) -> None:
+    """A table that has no room scrolls in its box, and what does so unseen says it."""
+    for cell in ("#workers-rows .good", "#minutes-rows .time"):
+        lines = await page.locator(cell).first.evaluate(
+            "cell => {"
+            "const words = document.createRange(); words.selectNodeContents(cell);"
+            "return words.getClientRects().length }"
+        )
+        assert lines == 1, cell
+    await page.evaluate("document.querySelector('.tall').style.maxHeight = '5rem'")
+    await expect(page.locator("#lag-more")).to_contain_text(f"all {2 * PARTITIONS} partitions")
 
 
 async def has_data(page: Page) -> None:

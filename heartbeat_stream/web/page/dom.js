@@ -14,20 +14,30 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Fill a table's body. A cell is a text, or [text, class]; the first of each row is its heading. */
+function setLink(node, text, address) {
+  const link = node.querySelector("a") ?? node.appendChild(make("a"));
+  setText(link, text);
+  if (link.getAttribute("href") !== address) link.setAttribute("href", address);
+}
+
+/**
+ * Fill a table's body. A cell is a text, or [text, class], or [text, class, address] for a link; the
+ * first of each row is its heading. A column has links in all of its rows, or in none.
+ */
 export function fillRows(body, rows) {
   while (body.rows.length > rows.length) body.deleteRow(-1);
   rows.forEach((cells, number) => {
     const row = body.rows[number] ?? body.insertRow();
     cells.forEach((cell, column) => {
-      const [text, name] = Array.isArray(cell) ? cell : [cell, ""];
+      const [text, name, address] = Array.isArray(cell) ? cell : [cell, ""];
       let node = row.cells[column];
       if (!node) {
         node = make(column ? "td" : "th");
         if (!column) node.scope = "row";
         row.append(node);
       }
-      setText(node, text);
+      if (address) setLink(node, text, address);
+      else setText(node, text);
       if (node.className !== name) node.className = name;
     });
   });

@@ -61,7 +61,7 @@ function minutes({ records, rows, saved, pending }, interval_ms) {
     };
     const share = saved[last][1];
     lines.push([
-      clock(records[last][0]),
+      [clock(records[last][0]), "time"],
       [rate(mean(records)), "number"],
       [rate(mean(rows)), "number"],
       [share === null ? "–" : percent(share), "number"],
@@ -89,7 +89,7 @@ function showWorkers({ workers, partitions_total: total }) {
   fillRows(
     byId("workers-rows"),
     workers.map((one) => [
-      one.url + (one.asked ? " (this one)" : ""),
+      [one.url + (one.asked ? " (this one)" : ""), "address"],
       one.error ? ["does not answer", "bad"] : one.ready ? ["ready", "good"] : ["not ready", "bad"],
       one.partitions.length ? ranges(one.partitions) : "none",
       [one.error ? "–" : count(one.pending), "number"],
@@ -119,6 +119,9 @@ function showLag({ lag }) {
       [duration(one.seconds * 1000), "number"],
     ]),
   );
+  const box = byId("lag-rows").closest(".scroll");
+  const more = box.scrollHeight > box.clientHeight;
+  setText(byId("lag-more"), more ? `Scroll the list to see all ${lag.length} partitions.` : "");
 }
 
 function showDeadLetters({ dead_letters: reasons }) {

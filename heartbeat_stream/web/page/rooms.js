@@ -53,14 +53,21 @@ async function lookUp(hotel, room) {
 
 let listed = { hotel: "", next: null };
 
+function titleOf({ rooms, next }, hotel, after) {
+  const many = rooms.length === 1 ? "1 room" : `${count(rooms.length)} rooms`;
+  if (after !== null) return `${many} of hotel ${hotel} on this page, after ${after}`;
+  return next === null ? `${many} of hotel ${hotel}` : `The first ${many} of hotel ${hotel}`;
+}
+
 async function list(hotel, after) {
   const [title, missing] = [byId("hotel-title"), byId("hotel-missing")];
   byId("hotel-result").hidden = false;
   missing.hidden = true;
+  byId("room-result").replaceChildren(); // what was looked up before, or why it was not found
   try {
     const page = await get("rooms", after === null ? { hotel } : { hotel, after });
     listed = { hotel, next: page.next };
-    setText(title, `${count(page.rooms.length)} rooms of hotel ${hotel}${after === null ? "" : `, after ${after}`}`);
+    setText(title, titleOf(page, hotel, after));
     missing.hidden = !page.missing.length;
     setText(missing, page.missing.length ? `Not all could be looked at: ${page.missing.join("; ")}.` : "");
     fillRows(byId("hotel-rows"), page.rooms.map(row));
@@ -79,11 +86,11 @@ async function list(hotel, after) {
 function row(room) {
   const { newest, written } = room;
   return [
-    [newest.room_id, "id"],
+    [newest.room_id, "id", `?${new URLSearchParams({ hotel: newest.hotel_id, room: newest.room_id })}`],
     [duration(room.silent_ms), "number"],
     [newest.status === null ? "–" : `${newest.status}`, "number"],
     what(room),
-    written === null ? "not yet" : clock(written.at),
+    [written === null ? "not yet" : clock(written.at), "time"],
   ];
 }
 
@@ -111,6 +118,16 @@ export function startRooms() {
   });
   byId("next-page").addEventListener("click", () => list(listed.hotel, listed.next));
   byId("first-page").addEventListener("click", () => list(listed.hotel, null));
+  byId("hotel-rows").addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const of = new URL(link.href).searchParams;
+    [hotel.value, room.value] = [of.get("hotel"), of.get("room")];
+    remember(of);
+    lookUp(hotel.value, room.value);
+    byId("look-up").scrollIntoView();
+  });
   const asked = new URLSearchParams(location.search);
   if (asked.has("hotel")) {
     hotel.value = asked.get("hotel");
