@@ -57,12 +57,22 @@ async def settle(site: Site) -> None:
 
 
 async def wait_until_written(worker: WorkerProcess) -> None:
-    """Return once the worker has nothing to write. Raises BenchError."""
+    """Return once the worker has nothing to write, and has made that durable. Raises BenchError.
+
+    An end in order has a bound of time, which is not enough for a million rooms on a busy machine.
+    """
+    await _wait_for(worker, "heartbeat_rooms_pending", lambda pending: pending == 0)
+    done = (await asyncio.to_thread(worker.metrics))["heartbeat_checkpoints_total"]
+    # The one under way may have begun before the last write was acknowledged.
+    await _wait_for(worker, "heartbeat_checkpoints_total", lambda now: now >= done + 2)
+
+
+async def _wait_for(worker: WorkerProcess, metric: str, reached: Callable[[float], bool]) -> None:
     deadline = time.perf_counter() + _SETTLE_S
-    while (await asyncio.to_thread(worker.metrics))["heartbeat_rooms_pending"]:
+    while not reached((await asyncio.to_thread(worker.metrics))[metric]):
         worker.check()
         if time.perf_counter() > deadline:
-            raise BenchError(f"there are rooms to write still after {_SETTLE_S:g} s")
+            raise BenchError(f"{metric} is not what it should be after {_SETTLE_S:g} s")
         await asyncio.sleep(_POLL_S)
 
 
