@@ -37,7 +37,7 @@ lint: $(STAMP) ## ruff and mypy
 
 # Most tests wait for servers most of the time. Each process starts servers of its own.
 # PARALLEL= runs one test after the other.
-PARALLEL ?= --numprocesses 3 --dist loadfile
+PARALLEL ?= --numprocesses 2 --dist loadfile
 
 test: lint ## lint, and every test that needs no server beyond the embedded ones
 	$(BIN)/pytest -m "not kafka and not services" $(PARALLEL) $(PYTEST_ARGS)
