@@ -79,7 +79,7 @@ class Service:
                 await job()
             except asyncio.CancelledError:
                 raise
-            except Exception:
+            except Exception:  # whatever it was, liveness tells that the part has ended
                 logger.exception("a part of the collector has failed: %s", name)
 
     # -- reports -----------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ class RowAppender(ABC, Generic[Item]):
                 self._landed += len(batch)
                 async with self._progress:
                     self._progress.notify_all()
-        except Exception:
+        except Exception:  # raised again: whoever waits for progress must wake up to see it
             asyncio.get_running_loop().create_task(self._wake())
             raise
         self._task = None

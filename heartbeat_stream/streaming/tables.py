@@ -99,6 +99,7 @@ class TableStore(SerializedStore[bytes, bytes]):
     def _clear(self) -> None:
         raise TypeError(f"the table {self.table_name} is written by checkpoints only")
 
+    # Faust asks every table for these two; nothing here calls them.
     async def backup_partition(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("the changelog is the backup")
 
