@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import asyncpg
 
+from heartbeat_stream.sinks.creating import creating
 from heartbeat_stream.sinks.event_table import attach_sql, partition_ddl, partition_of
 from heartbeat_stream.sinks.table import Table
 
@@ -17,8 +18,6 @@ _EXISTING = """\
 SELECT c.relname::text FROM pg_catalog.pg_inherits AS i
 JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid
 WHERE i.inhparent = pg_catalog.to_regclass($1) AND c.relname = ANY($2::text[])"""
-#: One at a time, of all workers and for each table.
-_ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('heartbeat-stream ' || $1, 0))"
 
 
 def day_of(at_ms: int) -> date:
@@ -42,10 +41,9 @@ async def create_partitions(
     """
     wanted = {partition_of(table, day).name: day for day in sorted(set(days))}
     created: list[date] = []
-    async with connection.transaction():
-        if not await _missing(connection, table, wanted):
-            return created
-        await connection.execute(_ALONE, table.quoted)
+    if not await _missing(connection, table, wanted):
+        return created
+    async with creating(connection):
         for day in (await _missing(connection, table, wanted)).values():
             try:
                 async with connection.transaction():

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import asyncpg
 
+from heartbeat_stream.sinks.creating import creating
 from heartbeat_stream.sinks.message_table import append_sql
 from heartbeat_stream.sinks.table import COLUMNS, KEY, Table, ddl, quote
 
@@ -35,17 +36,12 @@ async def create_table(
     """
     if await _find(connection, table) is not None:
         return False
-    for statement in ([_schema_ddl(table.schema)] if table.schema else []) + [define(table)]:
-        try:
-            await connection.execute(statement)
-        except (
-            asyncpg.UniqueViolationError,
-            asyncpg.DuplicateObjectError,
-            asyncpg.DuplicateTableError,
-            asyncpg.DuplicateSchemaError,
-        ):
-            # IF NOT EXISTS does not hold against somebody who creates it at the same moment.
-            continue
+    async with creating(connection):
+        if await _find(connection, table) is not None:
+            return False
+        if table.schema:
+            await connection.execute(_schema_ddl(table.schema))
+        await connection.execute(define(table))
     return True
 
 

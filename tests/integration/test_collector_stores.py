@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 
@@ -56,6 +57,14 @@ async def test_the_protocol(stores: Stores) -> None:
 
 async def test_several_collectors_create_the_table_and_claim_at_once(stores: Stores) -> None:
     await one_claim_wins([stores.make(), stores.make()])
+
+
+async def test_collectors_that_start_together_all_have_their_table(stores: Stores) -> None:
+    started = [stores.make() for _ in range(8)]
+    await asyncio.gather(*(store.start() for store in started))
+    await started[0].confirm([b"seen"])
+    for store in started:
+        assert await store.claim([b"seen"], b"one") == [Answer.SEEN]
 
 
 async def test_claims_and_what_was_seen_expire(stores: Stores) -> None:

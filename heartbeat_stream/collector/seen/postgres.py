@@ -8,6 +8,7 @@ import asyncpg
 
 from heartbeat_stream.collector.seen.store import Answer, StoreFailed
 from heartbeat_stream.sinks.connections import Connections
+from heartbeat_stream.sinks.creating import creating
 from heartbeat_stream.sinks.postgres_errors import SinkUnavailable
 from heartbeat_stream.sinks.postgres_settings import PostgresSettings
 from heartbeat_stream.sinks.table import Table, quote
@@ -131,11 +132,9 @@ class PostgresStore:
             raise StoreFailed(f"PostgreSQL: {type(error).__name__}: {error}") from error
 
     async def _create(self, connection: Any) -> None:
-        try:
+        async with creating(connection):
             await connection.execute(self._sql(_CREATE))
             await connection.execute(self._sql(_CREATE_INDEX))
-        except (asyncpg.UniqueViolationError, asyncpg.DuplicateTableError):
-            pass  # another collector has just created it
 
     def _sql(self, template: str) -> str:
         name = self._table.name + "_expires_at"
