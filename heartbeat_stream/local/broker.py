@@ -24,7 +24,7 @@ import os
 import shutil
 import uuid
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from heartbeat_stream.local.probe import probe
 from heartbeat_stream.local.process import (
@@ -36,6 +36,7 @@ from heartbeat_stream.local.process import (
     wheel_directory,
 )
 from heartbeat_stream.local.scratch import ScratchDirectory
+from heartbeat_stream.local.server import LocalServer
 
 # A worker has joined its group after half of it: 3 s.
 SESSION_TIMEOUT_MS = 6_000
@@ -56,7 +57,7 @@ def program() -> Path:
     return path
 
 
-class Broker:
+class Broker(LocalServer):
     """One embedded broker on a loopback port.
 
     port: 0 for a free one. scratch: where its files go, closed by the caller; None for a temporary
@@ -129,7 +130,7 @@ class Broker:
         cluster = probe(LOOPBACK, self.port)
         return cluster is not None and cluster.cluster_id == self._cluster_id
 
-    def start(self) -> Broker:
+    def start(self) -> Self:
         """Start the broker and wait until it answers. Raises ServerError."""
         self.launch()
         self.wait_until_ready()
@@ -149,18 +150,3 @@ class Broker:
         self.stop()
         if self._owns_scratch:
             self._scratch.close()
-
-    def __enter__(self) -> Broker:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

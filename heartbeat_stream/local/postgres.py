@@ -17,8 +17,7 @@ import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Literal
+from typing import Literal, Self
 
 from heartbeat_stream.local.process import (
     EXTRA_MISSING,
@@ -30,6 +29,7 @@ from heartbeat_stream.local.process import (
     wheel_directory,
 )
 from heartbeat_stream.local.scratch import ScratchDirectory
+from heartbeat_stream.local.server import LocalServer
 
 INITDB_SECONDS = 60.0
 COPY = "postgres-installation"
@@ -105,7 +105,7 @@ def unprivileged_uid() -> int:
         ) from None
 
 
-class PostgresServer:
+class PostgresServer(LocalServer):
     """One PostgreSQL cluster on a loopback port, user `postgres`, no password.
 
     port: 0 for a free one; it stays the same over restarts. scratch: where its files go, closed by
@@ -155,7 +155,7 @@ class PostgresServer:
     def running(self) -> bool:
         return self._process is not None and self._process.running
 
-    def start(self) -> PostgresServer:
+    def start(self) -> Self:
         """Start the server, with a new cluster the first time, and wait until it answers.
 
         Raises ServerError.
@@ -263,18 +263,3 @@ class PostgresServer:
         shutil.rmtree(self.data, ignore_errors=True)
         if self._owns_scratch:
             self._scratch.close()
-
-    def __enter__(self) -> PostgresServer:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -6,19 +6,20 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import TextIO
+from types import FrameType
+from typing import Self, TextIO
 
 from heartbeat_stream.local.broker import Broker
 from heartbeat_stream.local.postgres import PostgresServer
 from heartbeat_stream.local.process import ServerError
 from heartbeat_stream.local.scratch import ScratchDirectory
+from heartbeat_stream.local.server import LocalServer
 
 CHECK_SECONDS = 0.2
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class EmbeddedStack:
+class EmbeddedStack(LocalServer):
     """A broker, a PostgreSQL and a data directory for a worker on them, all of them temporary.
 
     Ports: 0 for free ones. fsync: whether PostgreSQL's commits survive a crash of the machine.
@@ -54,7 +55,7 @@ class EmbeddedStack:
             "HEARTBEAT_SESSION_TIMEOUT_MS": str(self.broker.session_timeout_ms),
         }
 
-    def start(self) -> EmbeddedStack:
+    def start(self) -> Self:
         """Start both servers and wait until both answer. Raises ServerError."""
         self.broker.launch()
         self.postgres.start()
@@ -74,21 +75,6 @@ class EmbeddedStack:
                 self.broker.close()
             finally:
                 self._scratch.close()
-
-    def __enter__(self) -> EmbeddedStack:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def run_stack(

@@ -15,6 +15,7 @@ from heartbeat_stream.core.heartbeat import Heartbeat
 from heartbeat_stream.local.postgres import PostgresServer, unprivileged_uid
 from heartbeat_stream.local.process import LOOPBACK, ServerProcess, take_port
 from heartbeat_stream.local.scratch import ScratchDirectory
+from heartbeat_stream.local.server import LocalServer
 from heartbeat_stream.sinks.postgres import PostgresSettings, PostgresSink, SinkUnavailable, Table
 from heartbeat_stream.sinks.table import ddl
 from tests.support.wait import wait_until_async
@@ -35,7 +36,7 @@ FLUSHES = 1_000
 ROOMS = 40
 
 
-class PgBouncer:
+class PgBouncer(LocalServer):
     """One PgBouncer before one PostgreSQL. options: further lines of its [pgbouncer] section."""
 
     def __init__(self, server: PostgresServer, *options: str) -> None:
@@ -80,17 +81,10 @@ class PgBouncer:
         with socket.socket() as probe:
             return probe.connect_ex((LOOPBACK, self.port)) == 0
 
-    def __enter__(self) -> "PgBouncer":
-        try:
-            self._process.start()
-            self._process.wait_until_ready(self._answers)
-        except BaseException:
-            self.close()
-            raise
+    def start(self) -> "PgBouncer":
+        self._process.start()
+        self._process.wait_until_ready(self._answers)
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self._process.stop(signal.SIGQUIT)

@@ -17,6 +17,7 @@ from heartbeat_stream.collector.seen.store import StoreFailed
 from heartbeat_stream.core.tracking_record import Verdict
 from heartbeat_stream.local.process import LOOPBACK, ServerProcess, take_port
 from heartbeat_stream.local.scratch import ScratchDirectory
+from heartbeat_stream.local.server import LocalServer
 from tests.support.brokers import on_embedded
 from tests.support.door import open_door, prepare_door, send, send_all, verdicts, wrong_verdicts
 from tests.support.sdk import SdkTraffic, event
@@ -37,7 +38,7 @@ PASSWORD = "hush-of-redis"
 HOUR_MS = 3_600_000
 
 
-class RedisServer:
+class RedisServer(LocalServer):
     """One Redis that keeps nothing on disk, behind a password."""
 
     def __init__(self) -> None:
@@ -74,12 +75,12 @@ class RedisServer:
         with socket.socket() as probe:
             return probe.connect_ex((LOOPBACK, self.port)) == 0
 
-    def __enter__(self) -> RedisServer:
+    def start(self) -> RedisServer:
         self._process.start()
         self._process.wait_until_ready(self._answers)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._process.stop()
         self._scratch.close()
 

@@ -12,12 +12,13 @@ import signal
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from heartbeat_stream.local.apache_kafka.jars import LOGGING, NO_STRAY_FILE, java, kafka_jars
 from heartbeat_stream.local.probe import probe
 from heartbeat_stream.local.process import LOOPBACK, ServerError, ServerProcess, free_port
 from heartbeat_stream.local.scratch import ScratchDirectory
+from heartbeat_stream.local.server import LocalServer
 
 # A machine of two cores that has other things to do needs a minute for three nodes.
 START_SECONDS = 180.0
@@ -45,7 +46,7 @@ class Node:
         return self.process is not None and self.process.running
 
 
-class ApacheKafka:
+class ApacheKafka(LocalServer):
     """A cluster of one node or three. A context manager; safe for one thread.
 
     extra_config: further or other broker properties, as in `{"log.retention.ms": "1000"}`.
@@ -94,7 +95,7 @@ class ApacheKafka:
             raise ServerError(f"node {node} has not been started")
         return process
 
-    def start(self) -> ApacheKafka:
+    def start(self) -> Self:
         """Start all nodes that do not run, and wait until each sees all. Raises ServerError."""
         new = [node for node in self.nodes if not node.properties.exists()]
         for node in new:
@@ -236,18 +237,3 @@ class ApacheKafka:
             if node.process is not None:
                 node.process.stop(signal.SIGKILL)
         self._scratch.close()
-
-    def __enter__(self) -> ApacheKafka:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
