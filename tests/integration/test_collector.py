@@ -14,16 +14,16 @@ import pytest
 from heartbeat_stream.core.tracking_record import Verdict, envelope_of
 from heartbeat_stream.local.broker import Broker
 from heartbeat_stream.local.process import free_port
+from heartbeat_stream.local.sdk_reports import FORMS, send_report
 from tests.support.brokers import on_embedded
 from tests.support.door import (
     open_door,
     prepare_door,
-    send,
     send_all,
     verdicts,
     wrong_verdicts,
 )
-from tests.support.sdk import FORMS, SdkTraffic, event
+from tests.support.sdk import SdkTraffic, event
 from tests.support.topic_reader import open_reader
 from tests.support.wait import suspend, wait_until_async
 from tests.support.world import World
@@ -38,8 +38,11 @@ async def test_every_form_of_a_report_arrives_as_it_was_sent(world: World) -> No
     async with open_door(settings) as door, aiohttp.ClientSession() as session:
         for number, form in enumerate(FORMS):
             one, two = event(10 * number), event(10 * number + 1)
-            assert await send(session, door.url, form, one, project="shop", remark="live") == 200
-            assert await send(session, door.url, form, [two, one], project="shop") == 200
+            assert (
+                await send_report(session, door.url, form, one, project="shop", remark="live")
+                == 200
+            )
+            assert await send_report(session, door.url, form, [two, one], project="shop") == 200
             sent += [one, two, one]
     async with open_reader(world.bootstrap_servers, settings.tracking_topic) as reader:
         records = await reader.until(len(sent))
@@ -96,13 +99,13 @@ async def test_what_kafka_does_not_take_waits_on_disk(world: World) -> None:
     settings = world.settings
     async with open_door(settings, connected=False) as door, aiohttp.ClientSession() as session:
         for _ in range(3):
-            assert await send(session, door.url, "form", [event(1)]) == 200
+            assert await send_report(session, door.url, "form", [event(1)]) == 200
         assert door.service.figures.reports["spooled"] == 3
         assert door.service.spool.size > 0
         with Broker(port=port) as broker:
             await prepare_door(world, brokers=broker.bootstrap_servers)
             await wait_until_async(lambda: door.service.figures.drained == 3, 30)
-            assert await send(session, door.url, "form", [event(1)]) == 200
+            assert await send_report(session, door.url, "form", [event(1)]) == 200
             assert door.service.figures.reports["acknowledged"] == 1
             assert not door.service.spool.size
             async with open_reader(broker.bootstrap_servers, settings.tracking_topic) as reader:
@@ -123,17 +126,17 @@ async def test_kafka_that_hangs_holds_nobody_and_what_it_has_is_not_sent_again(
             collect_ack_wait_ms=200,
         )
         async with open_door(settings) as door, aiohttp.ClientSession() as session:
-            assert await send(session, door.url, "form", [event(0)]) == 200
+            assert await send_report(session, door.url, "form", [event(0)]) == 200
             suspend(broker.pid)
             try:
                 started = time.monotonic()
-                assert await send(session, door.url, "form", [event(1), event(2)]) == 200
+                assert await send_report(session, door.url, "form", [event(1), event(2)]) == 200
                 assert time.monotonic() - started < 5
                 assert door.service.figures.reports["spooled"] == 1
             finally:
                 os.kill(broker.pid, signal.SIGCONT)
             await wait_until_async(lambda: not door.service.spool.size, 30)
-            assert await send(session, door.url, "form", [event(1), event(2)]) == 200
+            assert await send_report(session, door.url, "form", [event(1), event(2)]) == 200
         async with open_reader(broker.bootstrap_servers, settings.tracking_topic) as reader:
             found = verdicts(await reader.until(5))
             assert not await reader.fetch()
@@ -152,7 +155,7 @@ async def test_a_full_spool_is_answered_with_503(world: World) -> None:
         open_door(world.settings, connected=False) as door,
         aiohttp.ClientSession() as session,
     ):
-        answers = [await send(session, door.url, "json", big) for _ in range(4)]
+        answers = [await send_report(session, door.url, "json", big) for _ in range(4)]
         async with session.get(f"{door.url}/health/ready") as response:
             assert (await response.json())["kafka"] is False
         async with session.get(f"{door.url}/health/live") as response:
@@ -170,7 +173,9 @@ async def test_a_store_that_is_away_holds_nobody(world: World) -> None:
     async with open_door(settings) as door, aiohttp.ClientSession() as session:
         started = time.monotonic()
         for number in range(20):
-            assert await send(session, door.url, "form", [event(number), event(number)]) == 200
+            assert (
+                await send_report(session, door.url, "form", [event(number), event(number)]) == 200
+            )
         assert time.monotonic() - started < 10
         assert door.service.judge is not None
         assert door.service.judge.failures >= 1
@@ -183,8 +188,8 @@ async def test_metrics(world: World) -> None:
     settings = await prepare_door(world, tracking_place="door")
     async with open_door(settings) as door, aiohttp.ClientSession() as session:
         for form in ("form", "json"):
-            await send(session, door.url, form, [event(1)], project="shop")
-        await send(session, door.url, "json", [5])
+            await send_report(session, door.url, form, [event(1)], project="shop")
+        await send_report(session, door.url, "json", [5])
         async with session.get(f"{door.url}/metrics") as response:
             lines = (await response.text()).splitlines()
     labels = 'lib="js",policy="mark",project="shop"'
@@ -202,7 +207,7 @@ async def test_reports_at_the_same_time_wait_for_each_other(world: World) -> Non
     settings = await prepare_door(world, tracking_place="door")
     async with open_door(settings) as door, aiohttp.ClientSession() as session:
         events = [event(number) for number in range(50)]
-        both = [send(session, door.url, "form", some) for some in (events, events[::-1])]
+        both = [send_report(session, door.url, "form", some) for some in (events, events[::-1])]
         assert await asyncio.gather(*both) == [200, 200]
     async with open_reader(world.bootstrap_servers, settings.tracking_topic) as reader:
         found = verdicts(await reader.until(100))

@@ -13,9 +13,10 @@ import aiohttp
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from heartbeat_stream.local.sdk_reports import encoded, send_report
 from tests.support.brokers import on_embedded
-from tests.support.door import open_door, prepare_door, send
-from tests.support.sdk import encoded, event
+from tests.support.door import open_door, prepare_door
+from tests.support.sdk import event
 from tests.support.topic_reader import open_reader
 from tests.support.wait import wait_until_async
 from tests.support.world import World
@@ -51,6 +52,7 @@ async def test_what_is_no_report_is_answered_as_any_and_kept(world: World) -> No
         async with session.get(f"{door.url}/sa.gif?data=%ff%00") as response:
             assert response.status == 200
             assert response.content_type == "image/gif"
+            assert (await response.read())[:6] == b"GIF89a"
         assert door.service.figures.reports["acknowledged"] == len(bodies) + 1
     async with open_reader(world.bootstrap_servers, settings.dead_letter_topic) as reader:
         letters = await reader.until(len(bodies) + 1)
@@ -116,7 +118,7 @@ async def test_too_large_a_body_is_refused_before_it_is_read(world: World) -> No
         zipped = gzip.compress(b"data=" + b"x" * 10_000_000)
         async with session.post(f"{door.url}/sa", data=zipped, headers=compressed) as response:
             assert response.status == 413
-        assert await send(session, door.url, "form", [event(1)]) == 200
+        assert await send_report(session, door.url, "form", [event(1)]) == 200
         assert door.service.budget.in_use == 0
 
 
@@ -137,7 +139,7 @@ async def test_a_slow_client_is_cut_off_and_holds_nobody(world: World, begun: by
         try:
             for _, writer in slow:
                 writer.write(begun)
-            assert await send(session, door.url, "form", [event(1)]) == 200
+            assert await send_report(session, door.url, "form", [event(1)]) == 200
             async with asyncio.timeout(20):
                 answers = [await reader.read() for reader, _ in slow]
             assert all(answer == b"" or b" 408 " in answer for answer in answers)

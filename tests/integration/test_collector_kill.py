@@ -14,9 +14,10 @@ import pytest
 from heartbeat_stream.core.tracking_record import Verdict, envelope_of
 from heartbeat_stream.local.broker import Broker
 from heartbeat_stream.local.process import free_port
+from heartbeat_stream.local.sdk_reports import send_report
 from tests.support.brokers import on_embedded
 from tests.support.command import run_command, start_command
-from tests.support.door import prepare_door, send
+from tests.support.door import prepare_door
 from tests.support.sdk import event
 from tests.support.topic_reader import open_reader
 from tests.support.wait import wait_until_async
@@ -116,7 +117,7 @@ async def test_what_is_in_the_spool_survives_a_kill(world: World) -> None:
     async with aiohttp.ClientSession() as session:
         await collecting.start(session, kafka=False)
         for number in range(100):
-            assert await send(session, collecting.url, "form", [event(number)]) == 200
+            assert await send_report(session, collecting.url, "form", [event(number)]) == 200
         await collecting.end(kill=True)
         with Broker(port=port) as broker:
             settings = await prepare_door(world, brokers=broker.bootstrap_servers)
@@ -133,7 +134,7 @@ async def _answered(
     session: aiohttp.ClientSession, url: str, events: list[dict[str, object]], copy: int
 ) -> bool:
     try:
-        return await send(session, url, "form" if copy else "json", events) == 200
+        return await send_report(session, url, "form" if copy else "json", events) == 200
     except aiohttp.ClientError:
         await asyncio.sleep(0.05)
         return False

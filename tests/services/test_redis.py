@@ -17,9 +17,10 @@ from heartbeat_stream.collector.seen.store import StoreFailed
 from heartbeat_stream.core.tracking_record import Verdict
 from heartbeat_stream.local.process import LOOPBACK, ServerProcess, take_port
 from heartbeat_stream.local.scratch import ScratchDirectory
+from heartbeat_stream.local.sdk_reports import send_report
 from heartbeat_stream.local.server import LocalServer
 from tests.support.brokers import on_embedded
-from tests.support.door import open_door, prepare_door, send, send_all, verdicts, wrong_verdicts
+from tests.support.door import open_door, prepare_door, send_all, verdicts, wrong_verdicts
 from tests.support.sdk import SdkTraffic, event
 from tests.support.seen_stores import keeps_to_the_protocol, one_claim_wins, seen_expires
 from tests.support.topic_reader import open_reader
@@ -165,7 +166,7 @@ async def test_a_redis_that_hangs_holds_nobody(world: World) -> None:
             try:
                 started = time.monotonic()
                 for number in range(20):
-                    assert await send(session, door.url, "form", [event(number)]) == 200
+                    assert await send_report(session, door.url, "form", [event(number)]) == 200
                 assert time.monotonic() - started < 10
             finally:
                 os.kill(redis.pid, signal.SIGCONT)

@@ -17,14 +17,15 @@ from heartbeat_stream.collector.run import make_service
 from heartbeat_stream.collector.server import make_runner
 from heartbeat_stream.collector.service import Service
 from heartbeat_stream.core.tracking_record import Verdict, envelope_of
+from heartbeat_stream.local.sdk_reports import send_report
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.datadir import DataDirectory
 from heartbeat_stream.streaming.topics import TopicSpec
-from tests.support.sdk import SdkTraffic, encoded, form_body
+from tests.support.sdk import SdkTraffic
 from tests.support.wait import wait_until_async
 from tests.support.world import World
 
-__all__ = ["Door", "open_door", "prepare_door", "send", "send_all", "verdicts", "wrong_verdicts"]
+__all__ = ["Door", "open_door", "prepare_door", "send_all", "verdicts", "wrong_verdicts"]
 
 
 async def prepare_door(world: World, **environment: object) -> Settings:
@@ -72,27 +73,6 @@ async def open_door(settings: Settings, *, connected: bool = True) -> AsyncItera
         directory.release()
 
 
-async def send(
-    session: aiohttp.ClientSession, url: str, form: str, document: Any, **query: str
-) -> int:
-    """Send a report in one of the forms; the status of the answer."""
-    if form in ("get", "gif"):
-        name = "data_list" if isinstance(document, list) else "data"
-        query[name] = encoded(document, zipped=form == "gif")
-        path = "/sa.gif" if form == "gif" else "/sa"
-        async with session.get(url + path, params=query) as response:
-            body = await response.read()
-            assert form != "gif" or response.status != 200 or body[:6] == b"GIF89a"
-            return response.status
-    if form == "json":
-        async with session.post(f"{url}/sa", json=document, params=query) as response:
-            return response.status
-    headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    body = form_body(document, zipped=form == "gzip")
-    async with session.post(f"{url}/sa", data=body, params=query, headers=headers) as response:
-        return response.status
-
-
 async def send_all(urls: list[str], traffic: SdkTraffic, at_once: int = 8) -> None:
     """Send all of some traffic, so many reports at a time, to the collectors in turn."""
     reports = traffic.reports()
@@ -101,7 +81,9 @@ async def send_all(urls: list[str], traffic: SdkTraffic, at_once: int = 8) -> No
     async def one(number: int, form: str, events: list[dict[str, Any]]) -> None:
         async with room:
             url = urls[number % len(urls)]
-            assert await send(session, url, form, events, project="shop", remark="live") == 200
+            assert (
+                await send_report(session, url, form, events, project="shop", remark="live") == 200
+            )
 
     async with aiohttp.ClientSession() as session:
         await asyncio.gather(*(one(number, *report) for number, report in enumerate(reports)))

@@ -1,18 +1,15 @@
-"""What SDKs send: events with known truth, in every form that they have."""
+"""Events of SDKs, with known truth."""
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 import random
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode
 
-__all__ = ["FORMS", "Form", "SdkTraffic", "encoded", "event", "form_body"]
+from heartbeat_stream.local.sdk_reports import FORMS, Form
+
+__all__ = ["SdkTraffic", "event"]
 
 TIME_MS = 1_700_000_000_000
 
@@ -30,23 +27,6 @@ def event(number: int, **changed: Any) -> dict[str, Any]:
         "properties": {"number": number},
         **changed,
     }
-
-
-def encoded(document: object, *, zipped: bool = False) -> str:
-    """base64 of JSON, as an SDK has it in ``data`` and ``data_list``."""
-    data = json.dumps(document).encode()
-    return base64.b64encode(gzip.compress(data) if zipped else data).decode()
-
-
-def form_body(document: object, *, zipped: bool = False) -> bytes:
-    """The form that SDKs post."""
-    name = "data_list" if isinstance(document, list) else "data"
-    fields = {name: encoded(document, zipped=zipped), "gzip": int(zipped)}
-    return urlencode(fields).encode()
-
-
-Form = str
-FORMS: Sequence[Form] = ("form", "gzip", "json", "get", "gif")
 
 
 @dataclass

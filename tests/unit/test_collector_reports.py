@@ -20,7 +20,8 @@ from heartbeat_stream.collector.report import (
 )
 from heartbeat_stream.collector.unpacking import Bounds, events_of, unpack
 from heartbeat_stream.core.reasons import Reason, Rejected
-from tests.support.sdk import encoded, event, form_body
+from heartbeat_stream.local.sdk_reports import encoded, form_body
+from tests.support.sdk import event
 
 BOUNDS = Bounds(unpacked_bytes=1_000_000, events=1_000)
 
