@@ -13,6 +13,7 @@ from aiohttp.web import (
     Server,
     StreamResponse,
 )
+from yarl import URL
 
 from heartbeat_stream.web.headers import allow_origin, protect
 
@@ -30,6 +31,7 @@ _SEND_S: Final = 30.0
 LIMITS: Final[dict[str, Any]] = {"keepalive_timeout": 75.0, "lingering_time": 5.0}
 
 Handle = Callable[[BaseRequest], Awaitable[StreamResponse]]
+RequestFactory = Callable[..., BaseRequest]
 
 
 class LimitedServer(Server):
@@ -44,6 +46,7 @@ class LimitedServer(Server):
     ) -> None:
         """``origins``: those whose pages may read what is answered."""
         super().__init__(_guarded(handle, self.body_max, self.answer_s), **kwargs)
+        self.request_factory = _aimed(self.request_factory)
         self.origins = origins
         self.head_s = head_s
         self._arguments = {name: kwargs[name] for name in kwargs if name != "request_factory"}
@@ -56,6 +59,16 @@ class LimitedServer(Server):
         """Give an answer the headers that every answer has."""
         protect(headers)
         allow_origin(request, headers, self.origins)
+
+
+def _aimed(make: RequestFactory) -> RequestFactory:
+    def aimed(message: Any, *rest: Any) -> BaseRequest:
+        # Its parser in C takes `CONNECT` without a target, which is no HTTP, for a request.
+        if message.url is None:
+            message = message._replace(path="/", url=URL("/"))
+        return make(message, *rest)
+
+    return aimed
 
 
 def _guarded(handle: Handle, body_max: int, answer_s: float) -> Handle:

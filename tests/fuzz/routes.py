@@ -90,4 +90,5 @@ def seeds() -> list[bytes]:
     requests.append(framed(b"GET", b"/health/ready", b"Expect: \xe3nothing\r\n"))
     requests.append(framed(b"GET", b"/nowhere", b"Expect: \xe3nothing\r\n"))
     requests.append(framed(b"GET", b"/" + b"a" * 9_000))
+    requests.append(b"CONNECT \r\n\r\n\r\n\r\n")
     return requests
