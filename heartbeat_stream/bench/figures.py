@@ -23,6 +23,7 @@ GOALS = {
     "keyed": Goal("one worker, keyed source, to the ceiling", "", 0.5, 0.7),
     "unkeyed": Goal("the same, unkeyed source, to the ceiling", "", 0.2, 0.35),
     "rooms": Goal("1,000,000 rooms to 10,000 rooms", "", 0.7, 0.9),
+    "market": Goal("market messages, three layers, to the ceiling", "", 0.25, 0.25),
     "quix": Goal("to Quix Streams with state", "times", 4, 6),
     "upsert": Goal("rows upserted, to COPY, batches of 5,000", "", 0.7, 0.9),
     "latency": Goal("due until in the database, p99", "s", 1.0, 0.3, most=True),

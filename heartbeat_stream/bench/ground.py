@@ -46,6 +46,11 @@ class Site:
     def data(self) -> Path:
         return Path(self.settings["HEARTBEAT_DATA_DIR"])
 
+    @property
+    def repartition(self) -> str:
+        """The topic through which an unkeyed source goes."""
+        return f"{self.app_id}-{self.settings.get('HEARTBEAT_JOBS', 'heartbeats')}-repartition"
+
     def init(self) -> None:
         """Create what is missing, as a user would. Raises BenchError."""
         run_command("init", self.settings, self.directory)

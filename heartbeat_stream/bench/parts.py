@@ -12,6 +12,7 @@ PARTS = {
     "peers": "other frameworks, on the topic of keyed (make bench-peers installs them)",
     "upsert": "rows per second of the sink beside PostgreSQL's COPY",
     "latency": "due until in the database, at 30,000 heartbeats/s; stalls of the event loop",
+    "market": "market messages with duplicates, three layers on: keyed and unkeyed source",
     "state": "memory of pending rooms, and recovery",
     "start": "start to ready on an empty state",
 }

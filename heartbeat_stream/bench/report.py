@@ -15,6 +15,7 @@ from heartbeat_stream import __version__
 from heartbeat_stream.bench import figures
 from heartbeat_stream.bench.chart import chart
 from heartbeat_stream.bench.histogram import histogram, quantile
+from heartbeat_stream.bench.market import MarketThroughput
 from heartbeat_stream.bench.runs import Run, Throughput, median, median_cpu_us
 from heartbeat_stream.bench.suite import Results
 
@@ -55,6 +56,8 @@ def as_text(results: Results) -> str:
     ]
     for one in results.throughput:
         lines += [*_throughput(one), ""]
+    for market in results.market:
+        lines += [*_market(market), ""]
     for test in results.latency:
         seen = test.latencies
         lines += [
@@ -115,6 +118,23 @@ def _throughput(one: Throughput) -> Iterator[str]:
     )
 
 
+def _market(one: MarketThroughput) -> Iterator[str]:
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(one.duplicates.items()))
+    yield (
+        f"{one.scenario.name} on {one.broker}: {one.scenario.messages:,} messages of "
+        f"{one.bytes_per_value:.0f} bytes, {one.scenario.partitions} partitions, duplicates: "
+        f"{kinds}; 0 false, 0 missed, old ones recognised after a kill"
+    )
+    yield _runs("ceiling", one.ceiling)
+    yield _runs("worker", one.worker)
+    stall = max(run.longest_stall_s for run in one.worker)
+    peak = max(run.peak_rss for run in one.worker) / _MIB
+    yield (
+        f"  ratio {one.ratio:.2f}, by CPU time {one.cpu_ratio:.2f}; {peak:.0f} MiB at most; "
+        f"longest stall {1000 * stall:.0f} ms"
+    )
+
+
 def _runs(title: str, runs: Sequence[Run]) -> str:
     rates = ", ".join(f"{run.per_second:,.0f}" for run in runs)
     return (
@@ -142,6 +162,10 @@ def as_json(results: Results) -> dict[str, object]:
                 "sustained_per_second": one.sustained,
             }
             for one in results.throughput
+        ],
+        "market": [
+            {**asdict(one), "ratio": one.ratio, "cpu_ratio": one.cpu_ratio}
+            for one in results.market
         ],
         "latency": [
             {

@@ -18,6 +18,7 @@ from heartbeat_stream.bench.ground import EMBEDDED, Ground, open_ground
 from heartbeat_stream.bench.histogram import quantile
 from heartbeat_stream.bench.latency import Latency, LatencyTest, measure_latency
 from heartbeat_stream.bench.load import Load
+from heartbeat_stream.bench.market import MarketScenario, MarketThroughput, measure_market
 from heartbeat_stream.bench.peer_runs import PEERS, Peer, installed
 from heartbeat_stream.bench.profiler import Profile
 from heartbeat_stream.bench.runs import Scenario, Throughput, median
@@ -58,10 +59,13 @@ class Size:
     state_rooms: int
     starts: int
     upsert_rounds: int
+    market_messages: int
 
 
-FULL = Size(4_000_000, 100_000, (2, 2, 1), 10_000, 1_000_000, 75.0, 30_000, 1_000_000, 3, 3)
-SHORT = Size(1_000_000, 100_000, (1, 1, 1), 10_000, 300_000, 25.0, 10_000, 200_000, 1, 1)
+FULL = Size(
+    4_000_000, 100_000, (2, 2, 1), 10_000, 1_000_000, 75.0, 30_000, 1_000_000, 3, 3, 1_000_000
+)
+SHORT = Size(1_000_000, 100_000, (1, 1, 1), 10_000, 300_000, 25.0, 10_000, 200_000, 1, 1, 300_000)
 
 
 @dataclass
@@ -70,6 +74,7 @@ class Results:
 
     throughput: list[Throughput] = field(default_factory=list)
     upsert: dict[str, dict[str, Measure]] = field(default_factory=dict)
+    market: list[MarketThroughput] = field(default_factory=list)
     latency: list[Latency] = field(default_factory=list)
     state: list[StateFigures] = field(default_factory=list)
     starts: dict[str, list[float]] = field(default_factory=dict)
@@ -82,6 +87,7 @@ class Results:
         """What the goals ask for."""
         return [
             *self._of_throughput(),
+            *self._of_market(),
             *self._of_upsert(),
             *self._of_latency(),
             *self._of_state(),
@@ -112,6 +118,11 @@ class Results:
             quix = one.peers.get(PEERS[0].name)
             if quix is not None:
                 yield Figure("quix", median(one.worker) / quix.per_second, one.broker)
+
+    def _of_market(self) -> Iterator[Figure]:
+        for one in self.market:
+            note = f"{one.scenario.name}; by CPU time {one.cpu_ratio:.2f}"
+            yield Figure("market", one.ratio, one.broker, note)
 
     def _of_upsert(self) -> Iterator[Figure]:
         if not self.upsert:
@@ -220,6 +231,15 @@ class Suite:
             results.state.append(await measure_state(ground, size.state_rooms, say))
         elif part == "start":
             results.starts[ground.kind] = await measure_starts(ground, size.starts, say)
+        elif part == "market":
+            taken = profile(part)
+            for scenario in market_scenarios(size):
+                rounds = size.rounds[0] if scenario.keyed else 1
+                results.market.append(
+                    await measure_market(
+                        ground, scenario, rounds, say, taken if scenario.keyed else None
+                    )
+                )
         elif part in PARTS_OF_THROUGHPUT:
             scenarios = scenarios_of(part, size)
             first, second, others = size.rounds
@@ -240,6 +260,14 @@ class Suite:
             if python is None:
                 self._say(f"{peer.name} is not installed: make bench-peers")
         return [(peer, python) for peer, python in found if python is not None]
+
+
+def market_scenarios(size: Size) -> list[MarketScenario]:
+    """Those of the part `market`."""
+    return [
+        MarketScenario("market", size.market_messages),
+        MarketScenario("market-unkeyed", size.market_messages, keyed=False),
+    ]
 
 
 def scenarios_of(part: str, size: Size) -> list[Scenario]:

@@ -29,7 +29,7 @@ from heartbeat_stream.bench.verification import AT_ONCE, verify, wait_until_writ
 from heartbeat_stream.bench.worker_process import BenchError, WorkerProcess
 from heartbeat_stream.local.offsets import GroupOffsets, end_offsets, open_group_offsets
 
-__all__ = ["measure", "run_ceiling", "wait_until_committed"]
+__all__ = ["committed", "measure", "run_ceiling", "wait_until_committed"]
 
 _POLL_S = 0.05
 _GIVE_UP_S = 600.0
@@ -76,10 +76,12 @@ async def measure(
     return [test.result() for test in tests]
 
 
-async def run_ceiling(brokers: str, topic: str, scenario: Scenario) -> Run:
-    """The yardstick on a topic that is full. Raises BenchError."""
+async def run_ceiling(
+    brokers: str, topic: str, partitions: int, messages: int, what: str = "heartbeats"
+) -> Run:
+    """The yardstick on a topic that is full, for the records of a job. Raises BenchError."""
     command = [sys.executable, "-m", "heartbeat_stream.bench.ceiling", brokers, topic]
-    command += [str(scenario.partitions), str(scenario.load.messages)]
+    command += [str(partitions), str(messages), what]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     output, _ = await process.communicate()
     if process.returncode:
@@ -118,7 +120,10 @@ class _Test:
     async def round(self, label: str, *, keep_files: bool) -> None:
         """Measure ceiling and worker."""
         self._say(f"{self._name}: ceiling, {label}")
-        self._ceiling.append(await run_ceiling(self._ground.brokers, self._topic, self.scenario))
+        partitions, messages = self.scenario.partitions, self.scenario.load.messages
+        self._ceiling.append(
+            await run_ceiling(self._ground.brokers, self._topic, partitions, messages)
+        )
         self._workers.append(await self.worker(label, keep_files=keep_files))
 
     async def peer(self, peer: Peer, python: Path) -> None:
@@ -221,7 +226,7 @@ class _Test:
 
     async def _progress(self, site: Site, worker: WorkerProcess, label: str) -> AsyncIterator[int]:
         messages = self.scenario.load.messages
-        async for done in _committed(site, worker, self._topic, messages):
+        async for done in committed(site, worker, self._topic, messages):
             self._say(f"{self._name}: worker {label}, {done:,} of {messages:,} committed")
             yield done
 
@@ -236,11 +241,11 @@ async def wait_until_committed(
     site: Site, worker: WorkerProcess, topic: str, messages: int
 ) -> None:
     """Return once so many records of the topic are committed. Raises BenchError."""
-    async for _ in _committed(site, worker, topic, messages):
+    async for _ in committed(site, worker, topic, messages):
         pass
 
 
-async def _committed(
+async def committed(
     site: Site, worker: WorkerProcess, topic: str, messages: int
 ) -> AsyncIterator[int]:
     """How many records of the source are committed, until all of them are, and their forwarding.
@@ -254,7 +259,7 @@ async def _committed(
         while done < messages:
             worker.check()
             if time.perf_counter() > deadline:
-                raise BenchError(f"{done:,} heartbeats committed after {_GIVE_UP_S:g} s")
+                raise BenchError(f"{done:,} records committed after {_GIVE_UP_S:g} s")
             await asyncio.sleep(_POLL_S)
             done = sum((await offsets.committed(topic, site.partitions)).values())
             yield done
@@ -264,9 +269,8 @@ async def _committed(
 
 async def _forwarded(offsets: GroupOffsets, brokers: str, site: Site) -> None:
     """Return once everything that was forwarded is committed, too."""
-    topic = f"{site.app_id}-heartbeats-repartition"
-    committed = await offsets.committed(topic, site.partitions)
-    ends = await end_offsets(brokers, committed)
-    while any(committed[tp] < end for tp, end in ends.items()):
+    done = await offsets.committed(site.repartition, site.partitions)
+    ends = await end_offsets(brokers, done)
+    while any(done[tp] < end for tp, end in ends.items()):
         await asyncio.sleep(_POLL_S)
-        committed = await offsets.committed(topic, site.partitions)
+        done = await offsets.committed(site.repartition, site.partitions)

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--brokers", metavar="HOST:PORT", help="a cluster to use, instead of starting Apache Kafka"
     )
     parser.add_argument("--short", action="store_true", help="less of everything")
-    parser.add_argument("--messages", type=int, help="heartbeats in a topic")
+    parser.add_argument("--messages", type=int, help="heartbeats, or market messages, in a topic")
     parser.add_argument("--rounds", type=int, help="measurements of each scenario; medians count")
     parser.add_argument("--json", metavar="FILE", help="write everything there, for programs")
     parser.add_argument("--chart", metavar="FILE", help="write a picture (SVG) there")
@@ -77,7 +77,7 @@ async def _bench(args: argparse.Namespace) -> list[str]:
 
     size = SHORT if args.short else FULL
     if args.messages:
-        size = dataclasses.replace(size, messages=args.messages)
+        size = dataclasses.replace(size, messages=args.messages, market_messages=args.messages)
     if args.rounds:
         size = dataclasses.replace(size, rounds=(args.rounds,) * 3)
     profiles: list[Profile] = []
