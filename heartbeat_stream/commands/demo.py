@@ -5,7 +5,8 @@ leaves nothing behind. Ctrl-C ends it early.
 The exit code is 0 only if every row was right.
 
 With --job, another job is shown instead: traffic of which it is known what is a duplicate of what,
-and at the end how many verdicts were wrong.
+and at the end how many verdicts were wrong. Tracking events are judged behind Kafka, or with
+--tracking-place door by a collector, to which they are sent as SDKs send them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from heartbeat_stream.settings import BY_FIELD, Settings
 
 NAME = "demo"
 HELP = "the whole pipeline on this machine, with a simulated fleet"
-EXAMPLE = "heartbeat-stream demo --seconds 20 --hotels 50 --rooms 200 --rate 5000"
+EXAMPLE = """\
+heartbeat-stream demo --seconds 20 --hotels 50 --rooms 200 --rate 5000
+heartbeat-stream demo --job tracking --tracking-place door --collect-store postgres"""
 # Others would lead to servers of the user's own, or make dead letters of what the fleet sends.
 SETTINGS = (
     "source_keyed",
@@ -33,6 +36,9 @@ SETTINGS = (
     "buffer_size_max",
     "cooldown_ms",
     "checkpoint_ms",
+    "tracking_place",
+    "tracking_policy",
+    "collect_store",
     *fields("Web view", "Log"),
 )
 QUIET = True

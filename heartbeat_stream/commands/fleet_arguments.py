@@ -14,7 +14,7 @@ def add_fleet_arguments(parser: argparse.ArgumentParser, *, seconds: int, rate: 
         ("--seconds", number(0.1, 864_000), seconds, "how long the fleet sends"),
         ("--hotels", whole(1, 30_000), 20, "hotels"),
         ("--rooms", whole(1, 100_000), 100, "rooms of a hotel"),
-        ("--rate", number(0.1, 1_000_000), rate, "heartbeats a second, of the whole fleet"),
+        ("--rate", number(0.1, 1_000_000), rate, "heartbeats, or records of another job, a second"),
         ("--seed", whole(0, 2**63 - 1), 1, "the same seed makes the same fleet"),
     ):
         parser.add_argument(
@@ -26,7 +26,7 @@ def add_job_argument(parser: argparse.ArgumentParser) -> None:
     """Which job's traffic."""
     parser.add_argument(
         "--job",
-        choices=("heartbeats", "market", "messages"),
+        choices=("heartbeats", "market", "messages", "tracking"),
         default="heartbeats",
         help="whose traffic; default: heartbeats. --hotels and --rooms are the heartbeats' alone",
     )

@@ -1,10 +1,12 @@
 """Send a simulated fleet's heartbeats to the source topic: several devices per room, repeats, late
 and out-of-order ones, a few broken ones, Chinese room names. SIGINT ends it early, with a summary.
 
-With --job, traffic of another job: market messages or texts, of which it is known which are
-duplicates. With --verify, what workers put out meanwhile is compared with that: the last line says
-how many new ones did not come (false) and how many duplicates did (missed), and the exit code is 0
-only if both are 0. Texts must go to a topic for that (HEARTBEAT_MESSAGES_SINK=topic).
+With --job, traffic of another job: market messages, texts or tracking events, of which it is known
+which are duplicates. With --verify, what workers put out meanwhile is compared with that: the last
+line says how many new ones did not come (false) and how many duplicates did (missed), and the exit
+code is 0 only if both are 0 and nothing is lost. Texts must go to a topic for that
+(HEARTBEAT_MESSAGES_SINK=topic); of tracking events the table is read. They go to the topic, or with
+--url as reports to a collector.
 """
 
 from __future__ import annotations
@@ -30,12 +32,14 @@ if TYPE_CHECKING:
 
 NAME = "simulate"
 HELP = "send a simulated fleet's heartbeats to the topic"
-EXAMPLE = "heartbeat-stream simulate --seconds 60 --rate 20000 --hotels 100 --rooms 1000"
+EXAMPLE = """\
+heartbeat-stream simulate --seconds 60 --rate 20000 --hotels 100 --rooms 1000
+heartbeat-stream simulate --job tracking --url http://127.0.0.1:8106 --verify"""
 SETTINGS = (
     "brokers",
     "topic",
     "source_keyed",
-    *fields("Kafka security", "Market messages", "Message filter"),
+    *fields("Kafka security", "PostgreSQL", "Market messages", "Message filter", "Tracking"),
 )
 QUIET = True
 
@@ -49,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="with --job: compare what comes out with the truth"
     )
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="with --job tracking: send reports to this collector, such as http://127.0.0.1:8106",
+    )
 
 
 def run(args: argparse.Namespace, settings: Settings) -> int:
@@ -57,7 +66,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     if args.job != "heartbeats":
         return _run_judged(args, settings)
     if args.verify:
-        raise CommandError("--verify: want --job market or --job messages")
+        raise CommandError("--verify: want --job market, messages or tracking")
+    if args.url is not None:
+        raise CommandError("--url: want --job tracking, whose events a collector takes")
     check_fleet_size(args)
     try:
         result = asyncio.run(_simulate(args, settings))
@@ -93,18 +104,19 @@ async def _simulate(args: argparse.Namespace, settings: Settings) -> SimulationR
 
 def _run_judged(args: argparse.Namespace, settings: Settings) -> int:
     from heartbeat_stream.local.demo.judged import verdict_lines
-    from heartbeat_stream.local.judged_traffic import FEEDS
+    from heartbeat_stream.local.judged_feeds import make_feed
     from heartbeat_stream.local.record_sender import SendError
 
-    feed = FEEDS[args.job](args.seed, settings)
+    if args.url is not None and args.job != "tracking":
+        raise CommandError("--url: want --job tracking, whose events a collector takes")
+    feed = make_feed(args.job, args.seed, settings, args.url)
     try:
         sent = asyncio.run(_simulate_judged(args, settings, feed))
     except SendError as error:
         raise CommandError(str(error)) from error
     lines = verdict_lines(feed, sent)
     print("\n".join(lines if args.verify else lines[:-1]))
-    truth = feed.truth()
-    return 1 if args.verify and (truth.false or truth.missed) else 0
+    return 1 if args.verify and feed.truth().wrong else 0
 
 
 async def _simulate_judged(args: argparse.Namespace, settings: Settings, feed: Feed) -> int:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+import aiohttp
 import pytest
 
 from heartbeat_stream.core.tracking_record import Envelope, Verdict
+from heartbeat_stream.local.sdk_reports import send_report
+from heartbeat_stream.settings import Settings
+from tests.support.brokers import on_embedded
+from tests.support.door import PATIENT, open_door
 from tests.support.oracle import now_ms
-from tests.support.streams import headers_of, no_lag_of_jobs
+from tests.support.sdk import event as sdk_event
+from tests.support.streams import headers_of, lag_of_jobs, no_lag_of_jobs, source
 from tests.support.tracking import event, prepare_tracking, report, stored
 from tests.support.world import World
 
@@ -90,3 +96,62 @@ async def test_an_event_is_forgotten_after_the_window(world: World) -> None:
     await world.start_worker().ready()
     await no_lag_of_jobs(world)
     assert [row["remark"] for row in await stored(world)] == [None, "du-", "du-", None]
+
+
+async def test_what_is_read_again_after_a_kill_is_stored_once(world: World) -> None:
+    """Nothing of it was committed: all of it is forwarded, judged and handed over again."""
+    await prepare_tracking(world, checkpoint_ms=600_000)
+    sent = [event(n // 2) for n in range(400)]
+    await report(world, sent)
+    worker = await world.start_worker().ready()
+
+    async def all_stored() -> bool:
+        return len(await stored(world)) == len(sent)
+
+    await worker.until(all_stored, what="all are stored")
+    before = await stored(world)
+    assert await world.lag(source(world, "tracking")) == len(sent)
+    await worker.kill()
+    again = await world.start_worker().ready()
+    await again.until_metric("heartbeat_tracking_events_total", 2 * len(sent))
+    await again.stopped()
+    assert await lag_of_jobs(world) == 0
+    assert await stored(world) == before, "not even touched: their stored_at is the same"
+    assert [row["remark"] for row in before] == [None, "du-"] * 200
+
+
+@on_embedded
+async def test_what_the_door_has_judged_is_not_judged_again(world: World) -> None:
+    """Copies that pass a door without an answer of its store stay unmarked, although the job could
+    tell; those that it has marked stay marked, although the job has seen no other."""
+    await prepare_tracking(world, tracking_place="door", **PATIENT)
+    world.set(collect_store="memory")
+    deaf = Settings.load(
+        {
+            **world.environment,
+            "HEARTBEAT_COLLECT_STORE": "redis",
+            "HEARTBEAT_COLLECT_REDIS_URL": "redis://127.0.0.1:1/0",
+        }
+    )
+    worker = await world.start_worker().ready()
+    async with (
+        open_door(world.settings) as door,
+        open_door(deaf) as deaf_door,
+        aiohttp.ClientSession() as session,
+    ):
+        for url in (door.url, door.url, deaf_door.url, deaf_door.url):
+            body = sdk_event(1, remark="own")
+            assert (
+                await send_report(session, url, "form", body, project="shop", remark="live") == 200
+            )
+        assert await send_report(session, deaf_door.url, "json", sdk_event(2, _track_id=0)) == 200
+    await no_lag_of_jobs(world)
+    rows = await stored(world)
+    found = sorted(
+        (row["project"], row["track_id"], row["remark"]) for row in rows if row["remark"]
+    )
+    assert found == [("shop", "100001", remark) for remark in ("du-live", "live", "live", "live")]
+    assert [row["remark"] for row in rows if row["project"] == "default"] == [None]
+    figures = await worker.metrics()
+    assert figures["heartbeat_tracking_events_total"] == 5
+    assert figures["heartbeat_remembered_total"] == 0, "it remembers none of them"

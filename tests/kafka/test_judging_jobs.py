@@ -1,5 +1,5 @@
-"""Jobs that judge messages, on Apache Kafka: without faults nothing is false or missing; with kills
-and rebalances nothing is missing, and what comes twice is the same record of the source."""
+"""Jobs that judge, on Apache Kafka: without faults nothing is false or missing; with kills and
+rebalances nothing is missing, and what comes twice is the same record of the source."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from collections import Counter
 
 import pytest
 
+from tests.support.kills import (
+    SENT,
+    SENT_PER_S,
+    kills_and_rebalances,
+    kills_one_after_the_other,
+)
 from tests.support.market_traffic import Outcome, Traffic, judge
 from tests.support.oracle import now_ms
 from tests.support.streams import (
@@ -43,16 +49,8 @@ async def test_market_messages_without_faults(world: World) -> None:
 async def test_market_messages_with_kills_and_rebalances(world: World) -> None:
     await prepare_jobs(world, "market", checkpoint_ms=300)
     traffic = Traffic(2)
-    first = await world.start_worker().ready()
-    sending = asyncio.create_task(traffic.send(world, source(world, "market"), 16_000, rate=1_000))
-    await first.until_metric("heartbeat_judged_total", 2_000)
-    second = await world.start_worker().ready()  # half of the partitions move
-    await second.until_metric("heartbeat_judged_total", 500)
-    await first.kill()
-    third = await world.start_worker().ready()
-    await second.kill()
-    await third.until_metric("heartbeat_judged_total", 500, 60)
-    await sending
+    sending = traffic.send(world, source(world, "market"), SENT, rate=SENT_PER_S)
+    third = await kills_and_rebalances(world, sending)
     found = await outcome(world, traffic)
     assert found.missing == set()
     assert found.false == []
@@ -99,14 +97,7 @@ async def test_texts_with_kills(world: World) -> None:
             await send(world, topic, [Sent(text, now_ms(), key=text) for text in batch * 2])
             await asyncio.sleep(0.1)
 
-    worker = await world.start_worker().ready()
-    sending = asyncio.create_task(texts())
-    for _ in range(2):
-        await worker.until_metric("heartbeat_judged_total", 500, 60)
-        await worker.kill()
-        worker = await world.start_worker().ready()
-    await sending
-    await no_lag_of_jobs(world)
+    await kills_one_after_the_other(world, texts(), kills=2)
     printed = await written(world, world.settings.messages_output_topic)
     assert {record.value for record in printed} == set(sent)
     places: dict[bytes, set[str]] = {}

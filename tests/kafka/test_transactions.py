@@ -9,6 +9,12 @@ from collections.abc import Sequence
 import pytest
 from aiokafka.structs import ConsumerRecord
 
+from tests.support.kills import (
+    SENT,
+    SENT_PER_S,
+    kills_and_rebalances,
+    kills_one_after_the_other,
+)
 from tests.support.market_traffic import Outcome, Traffic, judge
 from tests.support.oracle import now_ms
 from tests.support.streams import Sent, no_lag_of_jobs, prepare_jobs, send, source
@@ -32,17 +38,8 @@ async def visible(world: World, topic: str) -> Sequence[ConsumerRecord]:
 async def test_market_messages_exactly_once_through_kills_and_rebalances(world: World) -> None:
     await prepare_jobs(world, "market", checkpoint_ms=300, transactions=True)
     traffic = Traffic(3)
-    first = await world.start_worker().ready()
-    sending = asyncio.create_task(traffic.send(world, source(world, "market"), 16_000, rate=1_000))
-    await first.until_metric("heartbeat_judged_total", 2_000)
-    second = await world.start_worker().ready()
-    await second.until_metric("heartbeat_judged_total", 500)
-    await first.kill()
-    third = await world.start_worker().ready()
-    await second.kill()
-    await third.until_metric("heartbeat_judged_total", 500, 60)
-    await sending
-    await no_lag_of_jobs(world)
+    sending = traffic.send(world, source(world, "market"), SENT, rate=SENT_PER_S)
+    third = await kills_and_rebalances(world, sending)
     unique = await visible(world, world.settings.market_unique_topic)
     assert judge(traffic, unique) == NOTHING_WRONG
     await third.stopped()
@@ -68,14 +65,7 @@ async def test_texts_exactly_once_through_kills(world: World) -> None:
             await asyncio.sleep(0.1)
         await send(world, topic, [Sent(b"\xff", now_ms(), key=b"k")])
 
-    worker = await world.start_worker().ready()
-    sending = asyncio.create_task(texts())
-    for _ in range(3):
-        await worker.until_metric("heartbeat_judged_total", 500, 60)
-        await worker.kill()
-        worker = await world.start_worker().ready()
-    await sending
-    await no_lag_of_jobs(world)
+    worker = await kills_one_after_the_other(world, texts(), kills=3)
     printed = await visible(world, world.settings.messages_output_topic)
     assert Counter(record.value for record in printed) == Counter(sent)
     letters = await visible(world, world.dead_letter_topic)

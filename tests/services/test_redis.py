@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import aiohttp
 import pytest
@@ -15,13 +15,20 @@ import pytest
 from heartbeat_stream.collector.seen.redis import RedisStore
 from heartbeat_stream.collector.seen.store import StoreFailed
 from heartbeat_stream.core.tracking_record import Verdict
-from heartbeat_stream.local.process import LOOPBACK, ServerProcess, take_port
-from heartbeat_stream.local.scratch import ScratchDirectory
+from heartbeat_stream.local.process import LOOPBACK
+from heartbeat_stream.local.redis import RedisServer
 from heartbeat_stream.local.sdk_reports import send_report
-from heartbeat_stream.local.server import LocalServer
 from tests.support.brokers import on_embedded
-from tests.support.door import open_door, prepare_door, send_all, verdicts, wrong_verdicts
-from tests.support.sdk import SdkTraffic, event
+from tests.support.door import (
+    PATIENT,
+    open_door,
+    prepare_door,
+    send_all,
+    some_traffic,
+    verdicts,
+    wrong_verdicts,
+)
+from tests.support.sdk import event
 from tests.support.seen_stores import keeps_to_the_protocol, one_claim_wins, seen_expires
 from tests.support.topic_reader import open_reader
 from tests.support.wait import suspend
@@ -39,62 +46,16 @@ PASSWORD = "hush-of-redis"
 HOUR_MS = 3_600_000
 
 
-class RedisServer(LocalServer):
-    """One Redis that keeps nothing on disk, behind a password."""
-
-    def __init__(self) -> None:
-        self.port = take_port(0, "redis")
-        self._scratch = ScratchDirectory("redis")
-        directory = self._scratch.subdirectory("redis")
-        options = {
-            "port": self.port,
-            "bind": LOOPBACK,
-            "save": "",
-            "appendonly": "no",
-            "requirepass": PASSWORD,
-            "dir": directory,
-        }
-        arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-        self._process = ServerProcess(
-            "redis",
-            [shutil.which("redis-server") or "redis-server", *arguments],
-            directory=directory,
-            log=directory / "redis.log",
-            environment={},
-            remove=[self._scratch.path],
-        )
-
-    @property
-    def url(self) -> str:
-        return f"redis://:{PASSWORD}@{LOOPBACK}:{self.port}/0"
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def _answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex((LOOPBACK, self.port)) == 0
-
-    def start(self) -> RedisServer:
-        self._process.start()
-        self._process.wait_until_ready(self._answers)
-        return self
-
-    def close(self) -> None:
-        self._process.stop()
-        self._scratch.close()
-
-    def store(
-        self, claim_ms: int = HOUR_MS, window_ms: int = HOUR_MS, prefix: str = ""
-    ) -> RedisStore:
-        return RedisStore(
-            self.url,
-            prefix=prefix or f"t{time.monotonic_ns()}:",
-            claim_ms=claim_ms,
-            window_ms=window_ms,
-            wait_ms=10_000,
-        )
+def store_in(
+    redis: RedisServer, claim_ms: int = HOUR_MS, window_ms: int = HOUR_MS, prefix: str = ""
+) -> RedisStore:
+    return RedisStore(
+        redis.url,
+        prefix=prefix or f"t{time.monotonic_ns()}:",
+        claim_ms=claim_ms,
+        window_ms=window_ms,
+        wait_ms=10_000,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -104,20 +65,20 @@ def redis() -> Iterator[RedisServer]:
 
 
 async def test_the_protocol(redis: RedisServer) -> None:
-    store = redis.store()
+    store = store_in(redis)
     await keeps_to_the_protocol(store)
     await store.stop()
 
 
 async def test_several_collectors_claim_at_once(redis: RedisServer) -> None:
-    stores = [redis.store(prefix="shared:") for _ in range(2)]
+    stores = [store_in(redis, prefix="shared:") for _ in range(2)]
     await one_claim_wins(list(stores))
     for store in stores:
         await store.stop()
 
 
 async def test_claims_and_what_was_seen_expire(redis: RedisServer) -> None:
-    await seen_expires(redis.store)
+    await seen_expires(partial(store_in, redis))
 
 
 async def test_a_redis_that_is_away_is_said_without_its_password() -> None:
@@ -139,14 +100,14 @@ async def test_known_truth_at_the_door(redis: RedisServer, world: World, policy:
         tracking_policy=policy,
         collect_store="redis",
         collect_redis_url=redis.url,
-        collect_store_wait_ms=10_000,
+        **PATIENT,
     )
-    traffic = SdkTraffic(seed=12)
+    traffic, flushes = some_traffic(seed=12)
     async with open_door(settings) as first, open_door(settings) as second:
-        await send_all([first.url, second.url], traffic)
-    copies = sum(traffic.copies.values()) if policy == "mark" else len(traffic.copies)
+        await send_all([first.url, second.url], flushes)
+    kept = traffic.to_be_kept(dropped=policy == "drop")
     async with open_reader(world.bootstrap_servers, settings.tracking_topic) as reader:
-        records = await reader.until(copies + traffic.plain)
+        records = await reader.until(kept)
         assert not await reader.fetch()
     assert not wrong_verdicts(verdicts(records), traffic, dropped=policy == "drop")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -17,15 +18,34 @@ from heartbeat_stream.collector.run import make_service
 from heartbeat_stream.collector.server import make_runner
 from heartbeat_stream.collector.service import Service
 from heartbeat_stream.core.tracking_record import Verdict, envelope_of
-from heartbeat_stream.local.sdk_reports import send_report
+from heartbeat_stream.local.report_sender import send_flush
+from heartbeat_stream.local.tracking_traffic import LATE_MAX_MS, Flush, TrackingTraffic
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.datadir import DataDirectory
 from heartbeat_stream.streaming.topics import TopicSpec
-from tests.support.sdk import SdkTraffic
+from tests.support.oracle import now_ms
 from tests.support.wait import wait_until_async
 from tests.support.world import World
 
-__all__ = ["Door", "open_door", "prepare_door", "send_all", "verdicts", "wrong_verdicts"]
+__all__ = [
+    "PATIENT",
+    "Door",
+    "open_door",
+    "prepare_door",
+    "send_all",
+    "some_traffic",
+    "verdicts",
+    "wrong_verdicts",
+]
+
+
+#: On a busy machine a store that is well may be slow, and Kafka too: events would pass unjudged, or
+#: wait in the spool of a collector that has ended.
+PATIENT: dict[str, Any] = {
+    "collect_store_wait_ms": 10_000,
+    "collect_ack_wait_ms": 20_000,
+    "collect_claim_ms": 60_000,
+}
 
 
 async def prepare_door(world: World, **environment: object) -> Settings:
@@ -73,43 +93,50 @@ async def open_door(settings: Settings, *, connected: bool = True) -> AsyncItera
         directory.release()
 
 
-async def send_all(urls: list[str], traffic: SdkTraffic, at_once: int = 8) -> None:
+def some_traffic(seed: int, events: int = 900) -> tuple[TrackingTraffic, list[Flush]]:
+    """Traffic whose tabs have all flushed, in a random order."""
+    traffic = TrackingTraffic("run", seed, tabs=(1, 1, 2, 3))
+    at_ms = now_ms()
+    flushes = traffic.generate(at_ms, events)
+    flushes += traffic.late(at_ms + LATE_MAX_MS)
+    random.Random(seed).shuffle(flushes)
+    return traffic, flushes
+
+
+async def send_all(urls: list[str], flushes: list[Flush], at_once: int = 8) -> None:
     """Send all of some traffic, so many reports at a time, to the collectors in turn."""
-    reports = traffic.reports()
     room = asyncio.Semaphore(at_once)
 
-    async def one(number: int, form: str, events: list[dict[str, Any]]) -> None:
+    async def one(number: int, flush: Flush) -> None:
         async with room:
-            url = urls[number % len(urls)]
-            assert (
-                await send_report(session, url, form, events, project="shop", remark="live") == 200
-            )
+            assert await send_flush(session, urls[number % len(urls)], flush) == 200
 
     async with aiohttp.ClientSession() as session:
-        await asyncio.gather(*(one(number, *report) for number, report in enumerate(reports)))
+        await asyncio.gather(*(one(number, flush) for number, flush in enumerate(flushes)))
 
 
 def verdicts(records: Iterable[ConsumerRecord]) -> dict[int, Counter[Verdict | None]]:
-    """By track id: how many records have which verdict."""
+    """By the number of the event: how many records have which verdict."""
     found: dict[int, Counter[Verdict | None]] = defaultdict(Counter)
     for record in records:
-        value = json.loads(record.value)
-        track_id = value["_track_id"] if value["type"] == "track" else 0
-        found[track_id][envelope_of(record.headers).verdict] += 1
+        number = json.loads(record.value)["properties"]["number"]
+        found[number][envelope_of(record.headers).verdict] += 1
     return found
 
 
 def wrong_verdicts(
-    found: dict[int, Counter[Verdict | None]], traffic: SdkTraffic, *, dropped: bool = False
+    found: dict[int, Counter[Verdict | None]], traffic: TrackingTraffic, *, dropped: bool = False
 ) -> dict[int, Any]:
     """Where the verdicts differ from the truth: nothing, if all is right."""
-    wanted: dict[int, Counter[Verdict | None]] = {0: Counter({Verdict.EXEMPT: traffic.plain})}
-    for track_id, copies in traffic.copies.items():
-        wanted[track_id] = Counter({Verdict.FIRST: 1})
-        if copies > 1 and not dropped:
-            wanted[track_id][Verdict.DUPLICATE] = copies - 1
+    wanted: dict[int, Counter[Verdict | None]] = {}
+    for number, copies in traffic.copies.items():
+        if number in traffic.exempt:
+            wanted[number] = Counter({Verdict.EXEMPT: copies})
+        else:
+            duplicates = 0 if dropped else copies - 1
+            wanted[number] = Counter({Verdict.FIRST: 1, Verdict.DUPLICATE: duplicates})
     return {
-        track_id: (found.get(track_id), wanted.get(track_id))
-        for track_id in {*found, *wanted}
-        if found.get(track_id, Counter()) != wanted.get(track_id, Counter())
+        number: (found.get(number), wanted.get(number))
+        for number in {*found, *wanted}
+        if found.get(number, Counter()) != wanted.get(number, Counter())
     }

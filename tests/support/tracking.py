@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import date, datetime
 from typing import Any
 
 import asyncpg
@@ -16,7 +17,7 @@ from tests.support.oracle import now_ms
 from tests.support.streams import prepare_jobs, source
 from tests.support.world import World
 
-__all__ = ["event", "prepare_tracking", "report", "stored"]
+__all__ = ["event", "partitions", "prepare_tracking", "report", "stored"]
 
 
 def event(n: int, **changed: Any) -> bytes:
@@ -36,12 +37,20 @@ def event(n: int, **changed: Any) -> bytes:
     return json.dumps({name: value for name, value in fields.items() if value is not ...}).encode()
 
 
-async def prepare_tracking(world: World, **environment: object) -> World:
-    """The topics and the table."""
-    await prepare_jobs(world, "tracking", **environment)
+async def prepare_tracking(
+    world: World, *, jobs: str = "tracking", partitioned: bool = True, **environment: object
+) -> World:
+    """The topics and the table, and what a collector needs; ``partitioned``: with the partitions of
+    today and tomorrow."""
+    world.set(
+        collect_spool_dir=world.directory / "spool",
+        collect_store_table=f"{world.settings.table}_seen",
+    )
+    await prepare_jobs(world, jobs, **environment)
     table = Table.parse(world.settings.tracking_table)
     async with world.table.connect() as connection:
-        await create_event_table(connection, table, next_days(now_ms()))
+        days = next_days(now_ms()) if partitioned else []
+        await create_event_table(connection, table, days)
     return world
 
 
@@ -71,3 +80,13 @@ async def stored(world: World) -> list[asyncpg.Record]:
     query = f'SELECT * FROM {world.settings.tracking_table} ORDER BY "offset", partition'
     async with world.table.connect() as connection:
         return list(await connection.fetch(query))
+
+
+async def partitions(world: World) -> set[date]:
+    """The days for which the table has a partition."""
+    query = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = to_regclass($1)"
+    async with world.table.connect() as connection:
+        names = [row[0] for row in await connection.fetch(query, world.settings.tracking_table)]
+    days = [datetime.strptime(name.rpartition("_p")[2], "%Y%m%d").date() for name in names]
+    assert len(days) == len(set(days))
+    return set(days)

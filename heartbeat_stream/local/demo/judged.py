@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from aiokafka.errors import KafkaError
@@ -13,10 +14,11 @@ from aiokafka.errors import KafkaError
 from heartbeat_stream.commands import CommandError
 from heartbeat_stream.commands import init as init_command
 from heartbeat_stream.commands.progress_line import ProgressLine
+from heartbeat_stream.local.demo.door import open_demo_door
 from heartbeat_stream.local.demo.screen import Screen, line
 from heartbeat_stream.local.demo.worker import start_worker
-from heartbeat_stream.local.judged_traffic import FEEDS, Feed, send_feed
-from heartbeat_stream.local.judged_verdict import watching
+from heartbeat_stream.local.judged_feeds import make_feed
+from heartbeat_stream.local.judged_traffic import Feed, send_feed
 from heartbeat_stream.local.process import ServerError
 from heartbeat_stream.local.record_sender import SendError
 from heartbeat_stream.local.stack import EmbeddedStack
@@ -68,9 +70,10 @@ async def _run(job: str, chosen: Mapping[str, str], load: Load, screen: Screen) 
         screen.say(line(f"starting   a worker, log in {stack.directory}/worker.log"))
         worker = await start_worker(stack, environment, stop)
         try:
-            feed = FEEDS[job](load.seed, settings)
-            sent = await send_and_verify(settings, feed, load, stop, settle_s=_SETTLE_S)
-            screen.say(line("ending     the worker and the servers"))
+            async with _door(job, stack, environment, screen) as url:
+                feed = make_feed(job, load.seed, settings, url)
+                sent = await send_and_verify(settings, feed, load, stop, settle_s=_SETTLE_S)
+                screen.say(line("ending     all of them"))
             code = await worker.end()
         finally:
             await worker.close()
@@ -79,8 +82,26 @@ async def _run(job: str, chosen: Mapping[str, str], load: Load, screen: Screen) 
     screen.say(*(line(text) for text in verdict_lines(feed, sent)))
     if code != 0:
         raise ServerError(f"the worker ended with {code}")
-    truth = feed.truth()
-    return 1 if truth.false or truth.missed else 0
+    return 1 if feed.truth().wrong else 0
+
+
+@asynccontextmanager
+async def _door(
+    job: str, stack: EmbeddedStack, environment: Mapping[str, str], screen: Screen
+) -> AsyncIterator[str | None]:
+    """The URL of a collector, where it is one that judges."""
+    settings = Settings.load(environment)
+    if job != "tracking" or settings.tracking_place != "door":
+        yield None
+        return
+    screen.say(
+        line(
+            f"starting   a collector that remembers what it has seen in {settings.collect_store},"
+        ),
+        line(f"           log in {stack.directory}/collect.log"),
+    )
+    async with open_demo_door(stack, environment) as url:
+        yield url
 
 
 async def send_and_verify(
@@ -88,7 +109,7 @@ async def send_and_verify(
 ) -> int:
     """Send the traffic and wait for what comes of it, ``settle_s`` seconds at most; how many."""
     with ProgressLine() as shown:
-        async with watching(settings, feed) as watcher:
+        async with feed.watching(settings) as watcher:
 
             def show(sent: int, elapsed: float) -> None:
                 newest = watcher.newest[:_SHOWN].replace("\n", " ")
@@ -105,7 +126,7 @@ async def send_and_verify(
                 on_progress=show,
                 stop=stop,
             )
-            await watcher.until_all(settle_s, lambda: show(sent, load.seconds))
+            await watcher.until_all(feed.expected, settle_s, lambda: show(sent, load.seconds))
     return sent
 
 
@@ -117,5 +138,7 @@ def verdict_lines(feed: Feed, sent: int) -> list[str]:
     lines.append(f"{'should come out':<18}{feed.expected:>10,}")
     if truth.repeated:
         lines.append(f"{'came out again':<18}{truth.repeated:>10,}")
+    if truth.lost:
+        lines.append(f"{'lost':<18}{truth.lost:>10,}")
     lines.append(f"false: {truth.false:,}, missed: {truth.missed:,}")
     return lines

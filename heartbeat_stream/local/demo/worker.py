@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 import time
 from collections.abc import Iterator, Mapping
 
 import aiohttp
 
-from heartbeat_stream.config.spec import PREFIX
 from heartbeat_stream.local.demo.figures import Figures
-from heartbeat_stream.local.process import ServerError, ServerProcess, port_is_free
+from heartbeat_stream.local.demo.program import demo_process
+from heartbeat_stream.local.process import ServerError, port_is_free
 from heartbeat_stream.local.stack import EmbeddedStack
 from heartbeat_stream.settings import Settings
 
@@ -35,20 +33,8 @@ class DemoWorker:
         self.url = settings.web_url
         self._data_dir = str(settings.data_dir)
         self._answered_at = time.monotonic()
-        self.log = stack.directory / "worker.log"
-        self._process = ServerProcess(
-            "worker",
-            [sys.executable, "-m", "heartbeat_stream", "worker"],
-            directory=stack.directory,  # where no .env file lies
-            log=self.log,
-            environment={
-                **{name: text for name, text in os.environ.items() if not name.startswith(PREFIX)},
-                **environment,
-                "HEARTBEAT_WEB_PORT": str(port),
-            },
-            # When this process is gone, the stack ends at the same time: nothing is worth saving.
-            end_signal=signal.SIGKILL,
-            remove=[stack.directory],
+        self._process = demo_process(
+            stack, "worker", {**environment, "HEARTBEAT_WEB_PORT": str(port)}
         )
         self._url = f"http://{_reached_at(settings.web_host)}:{port}"
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5.0))

@@ -1,0 +1,53 @@
+"""Kills and rebalances while traffic is sent: the same for every job that judges."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from tests.support.streams import no_lag_of_jobs
+from tests.support.worker import Worker
+from tests.support.world import World
+
+__all__ = ["SENT", "SENT_PER_S", "kills_and_rebalances", "kills_one_after_the_other"]
+
+#: Enough for all of it to happen while there is still something to come.
+SENT = 16_000
+SENT_PER_S = 1_000
+
+_JUDGED = "heartbeat_judged_total"
+
+
+async def kills_and_rebalances(world: World, sending: Coroutine[Any, Any, object]) -> Worker:
+    """Workers come and are killed while ``sending`` goes on; then all is read.
+
+    The last worker, which still runs.
+    """
+    first = await world.start_worker().ready()
+    task = asyncio.create_task(sending)
+    await first.until_metric(_JUDGED, 2_000)
+    second = await world.start_worker().ready()  # half of the partitions move
+    await second.until_metric(_JUDGED, 500)
+    await first.kill()
+    third = await world.start_worker().ready()
+    await second.kill()
+    await third.until_metric(_JUDGED, 500, 60)
+    await task
+    await no_lag_of_jobs(world)
+    return third
+
+
+async def kills_one_after_the_other(
+    world: World, sending: Coroutine[Any, Any, object], kills: int
+) -> Worker:
+    """The same with one worker at a time, killed so often."""
+    worker = await world.start_worker().ready()
+    task = asyncio.create_task(sending)
+    for _ in range(kills):
+        await worker.until_metric(_JUDGED, 500, 60)
+        await worker.kill()
+        worker = await world.start_worker().ready()
+    await task
+    await no_lag_of_jobs(world)
+    return worker
