@@ -300,10 +300,15 @@ class Settings:
         "the timestamps of the records.",
     )
     messages_sink: str = _messages(
-        "stdout", kinds.choice("stdout", "file", "topic"), "Where texts are printed."
+        "stdout", kinds.choice("stdout", "file", "topic", "table"), "Where texts are printed."
     )
     messages_output_topic: str = _messages(
         "messages.printed", kinds.topic(), "With HEARTBEAT_MESSAGES_SINK=topic: to which."
+    )
+    messages_table: str = _messages(
+        "message",
+        kinds.table(),
+        "With HEARTBEAT_MESSAGES_SINK=table: to which of PostgreSQL, once for each source offset.",
     )
     messages_file: Path = _messages(
         "./messages.log",

@@ -15,7 +15,13 @@ from heartbeat_stream.sinks.event_inspection import inspect_event_table
 from heartbeat_stream.sinks.event_partitions import next_days
 from heartbeat_stream.sinks.postgres_errors import SinkUnavailable
 from heartbeat_stream.sinks.table import Table
-from heartbeat_stream.sinks.table_inspection import inspect_message_table, inspect_table
+from heartbeat_stream.sinks.table_inspection import (
+    inspect_message_table,
+    inspect_table,
+    inspect_text_table,
+)
+
+InspectTable = Callable[[asyncpg.Connection, Table], Awaitable[str | None]]
 
 
 async def check_database(settings: Settings) -> AsyncIterator[Finding]:
@@ -24,15 +30,19 @@ async def check_database(settings: Settings) -> AsyncIterator[Finding]:
         async for finding in _check_rooms(settings):
             yield finding
     if "market" in settings.jobs and settings.market_table is not None:
-        yield await _check_messages(settings, Table.parse(settings.market_table))
+        table = Table.parse(settings.market_table)
+        yield await _check_messages(settings, table, inspect_message_table)
+    if "messages" in settings.jobs and settings.messages_sink == "table":
+        table = Table.parse(settings.messages_table)
+        yield await _check_messages(settings, table, inspect_text_table)
     if "tracking" in settings.jobs:
         yield await _check_events(settings, Table.parse(settings.tracking_table))
 
 
-async def _check_messages(settings: Settings, table: Table) -> Finding:
+async def _check_messages(settings: Settings, table: Table, inspect: InspectTable) -> Finding:
     return await _check_appending(
         settings,
-        lambda connection: inspect_message_table(connection, table),
+        lambda connection: inspect(connection, table),
         f"table {table}: takes messages",
     )
 

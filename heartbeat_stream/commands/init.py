@@ -37,7 +37,9 @@ def run(args: argparse.Namespace, settings: Settings) -> int:
     asyncio.run(_create_topics(settings))
     code = asyncio.run(_create_table(settings)) if "heartbeats" in settings.jobs else 0
     if "market" in settings.jobs and settings.market_table is not None:
-        code |= asyncio.run(_create_message_table(settings, settings.market_table))
+        code |= asyncio.run(_create_message_table(settings, settings.market_table, of_texts=False))
+    if "messages" in settings.jobs and settings.messages_sink == "table":
+        code |= asyncio.run(_create_message_table(settings, settings.messages_table, of_texts=True))
     if "tracking" in settings.jobs:
         code |= asyncio.run(_create_event_table(settings))
     return code
@@ -97,16 +99,22 @@ async def _create_table(settings: Settings) -> int:
     return await _in_database(settings, table, create)
 
 
-async def _create_message_table(settings: Settings, name: str) -> int:
-    from heartbeat_stream.sinks.message_table import message_ddl
+async def _create_message_table(settings: Settings, name: str, *, of_texts: bool) -> int:
+    from heartbeat_stream.sinks.message_table import message_ddl, text_ddl
     from heartbeat_stream.sinks.table import Table
-    from heartbeat_stream.sinks.table_inspection import create_table, inspect_message_table
+    from heartbeat_stream.sinks.table_inspection import (
+        create_table,
+        inspect_message_table,
+        inspect_text_table,
+    )
 
     table = Table.parse(name)
+    define = text_ddl if of_texts else message_ddl
+    inspect = inspect_text_table if of_texts else inspect_message_table
 
     async def create(connection: Any) -> tuple[bool, list[str]]:
-        created = await create_table(connection, table, message_ddl)
-        problem = await inspect_message_table(connection, table)
+        created = await create_table(connection, table, define)
+        problem = await inspect(connection, table)
         return created, [problem] if problem is not None else []
 
     return await _in_database(settings, table, create)

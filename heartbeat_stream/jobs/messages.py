@@ -4,7 +4,7 @@ What counts is :mod:`heartbeat_stream.core.messages`; here is where texts come f
 """
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from heartbeat_stream.core.messages import (
@@ -19,10 +19,10 @@ from heartbeat_stream.core.messages import (
 from heartbeat_stream.core.reasons import Reason, Rejected
 from heartbeat_stream.jobs.job import House
 from heartbeat_stream.jobs.memory import Memory
+from heartbeat_stream.jobs.printing import LinePrinter, Printer, TablePrinter, TopicPrinter
 from heartbeat_stream.jobs.stream_job import StreamJob
 from heartbeat_stream.settings import Settings
-from heartbeat_stream.sinks.lines import FileTarget, LineSink, StdoutTarget, Target
-from heartbeat_stream.streaming.forwarding import Arrival, source_headers
+from heartbeat_stream.streaming.forwarding import Arrival
 from heartbeat_stream.streaming.producer import StampedRecord
 from heartbeat_stream.streaming.topics import JobTopics, NamedTopic
 
@@ -52,13 +52,17 @@ class MessageJob(StreamJob):
         self._tells = settings.messages_count_suppressed
         #: By partition: when windows end of which something is to be told, and their keys.
         self._endings: dict[int, list[tuple[int, bytes]]] = {}
-        self._lines: list[bytes] = []
-        self._sink: LineSink | None = None
         self._topic = settings.messages_output_topic
-        target = _target(settings)
-        if target is not None:
-            self._sink = LineSink(target)
-            house.checkpointer.waits_for(self._sink.settled)
+        self._printer = self._make_printer()
+
+    def _make_printer(self) -> Printer:
+        match self.house.settings.messages_sink:
+            case "topic":
+                return TopicPrinter(self.topics.source.name, self._emit_printed)
+            case "table":
+                return TablePrinter(self.house, self.topics, self._refuse)
+            case _:
+                return LinePrinter(self.house)
 
     # -- deciding --------------------------------------------------------------------------------
 
@@ -75,10 +79,10 @@ class MessageJob(StreamJob):
             return
         decision = judge(arrival.value, arrival.at_ms, held, self._window_ms)
         if decision.ended is not None:
-            self._tell(decision.ended, arrival, key)
+            self._tell(decision.ended, memory, version, key)
         if decision.printed:
             self.counts["printed"] += 1
-            self._print(arrival.value, arrival, key)
+            self._printer.text(arrival, key)
         else:
             self.counts["suppressed"] += 1
             self._watch(memory, key, arrival.value, decision.held)
@@ -94,27 +98,18 @@ class MessageJob(StreamJob):
 
     # -- printing --------------------------------------------------------------------------------
 
-    def _print(self, text: bytes, arrival: Arrival, key: bytes) -> None:
-        if self._sink is not None:
-            self._lines.append(text)
-            return
-        record = StampedRecord(
-            arrival.key,
-            text,
-            [*arrival.headers, *source_headers(self.topics.source.name, arrival)],
-            arrival.at_ms,
-        )
+    def _emit_printed(self, key: bytes, record: StampedRecord) -> None:
         partition = self.partition_of(key, self.house.output_partitions[self._topic])
         self.emit(self._topic, partition, record)
 
     def flush(self) -> None:
-        if self._sink is not None and self._lines:
-            self._sink.put(self._lines)
-            self._lines = []
+        self._printer.flush()
 
     async def room(self) -> None:
-        if self._sink is not None:
-            await self._sink.room()
+        await self._printer.room()
+
+    async def _refuse(self, arrival: Arrival, why: Rejected) -> None:
+        await self._reject([(arrival, why)])
 
     # -- telling how often a text was suppressed ---------------------------------------------------
 
@@ -127,10 +122,12 @@ class MessageJob(StreamJob):
                 at_ms = window.printed_at_ms + self._window_ms
                 heapq.heappush(self._endings.setdefault(memory.partition, []), (at_ms, key))
 
-    def _tell(self, ended: Window, arrival: Arrival, key: bytes) -> None:
+    def _tell(self, ended: Window, memory: Memory, version: int, key: bytes) -> None:
+        """``version``: that of the entry that holds the window."""
         if self._tells:
             times = "once" if ended.suppressed == 1 else f"{ended.suppressed} times"
-            self._print(b"suppressed %s: " % times.encode() + ended.content, arrival, key)
+            line = b"suppressed %s: " % times.encode() + ended.content
+            self._printer.told(line, ended, memory.partition, version // 2, key)
 
     def due(self, memory: Memory) -> None:
         endings = self._endings.get(memory.partition)
@@ -148,8 +145,7 @@ class MessageJob(StreamJob):
             return
         for window in ended:
             if window.suppressed:
-                origin = Arrival(None, b"", [], -1, -1, window.printed_at_ms, entry.version)
-                self._tell(window, origin, key)
+                self._tell(window, memory, entry.version, key)
         # Held as before, since something may come late; but told of once.
         rest = tuple(
             Window(one.content, one.printed_at_ms) if id(one) in told else one for one in held
@@ -173,11 +169,10 @@ class MessageJob(StreamJob):
     # -- the end ---------------------------------------------------------------------------------
 
     def trouble(self) -> Mapping[str, str | None]:
-        return {"print_error": self._sink.last_error if self._sink is not None else None}
+        return self._printer.trouble()
 
     async def stop(self) -> None:
-        if self._sink is not None:
-            self._sink.stop()
+        await self._printer.stop()
 
 
 def _version(arrival: Arrival) -> int:
@@ -191,18 +186,6 @@ def _is_past(held: Held, arrival: Arrival) -> bool:
     return any(
         window.content == arrival.value and arrival.at_ms <= window.printed_at_ms for window in held
     )
-
-
-def _target(settings: Settings) -> Target | None:
-    """Where lines go; None where they go to a topic."""
-    targets: dict[str, Callable[[], Target | None]] = {
-        "stdout": StdoutTarget,
-        "file": lambda: FileTarget(
-            settings.messages_file, settings.messages_file_bytes, settings.messages_file_count
-        ),
-        "topic": lambda: None,
-    }
-    return targets[settings.messages_sink]()
 
 
 def topics(settings: Settings) -> JobTopics:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import asyncpg
 
 from heartbeat_stream.sinks.creating import creating
-from heartbeat_stream.sinks.message_table import append_sql
+from heartbeat_stream.sinks.message_table import append_sql, append_text_sql
 from heartbeat_stream.sinks.table import COLUMNS, KEY, Table, ddl, quote
 
 NO_SCHEMA = (
@@ -263,17 +263,29 @@ SELECT EXISTS (
 
 
 async def inspect_message_table(connection: asyncpg.Connection, table: Table) -> str | None:
-    """What is wrong with a table that messages are to be appended to; None if nothing is.
+    """What is wrong with a table that JSON messages are to be appended to; None if nothing is.
 
     Raises what the connection raises.
     """
+    return await _why_it_takes_none(connection, table, append_sql(table), "HEARTBEAT_MARKET_TABLE")
+
+
+async def inspect_text_table(connection: asyncpg.Connection, table: Table) -> str | None:
+    """The same for texts."""
+    sql = append_text_sql(table)
+    return await _why_it_takes_none(connection, table, sql, "HEARTBEAT_MESSAGES_TABLE")
+
+
+async def _why_it_takes_none(
+    connection: asyncpg.Connection, table: Table, sql: str, variable: str
+) -> str | None:
     try:
         await connection.execute("BEGIN; SET TRANSACTION READ WRITE")
-        await connection.execute(append_sql(table).replace("$1", "'[]'"))
+        await connection.execute(sql.replace("$1", "'[]'"))
     except asyncpg.PostgresError as error:
         return (
             f"table {table} takes no messages ({error}): create it with `heartbeat-stream init`, "
-            "or set HEARTBEAT_MARKET_TABLE"
+            f"or set {variable}"
         )
     finally:
         await connection.execute("ROLLBACK")

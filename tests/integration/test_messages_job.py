@@ -6,6 +6,8 @@ import shutil
 from collections import defaultdict
 
 from heartbeat_stream.core.heartbeat import Heartbeat
+from heartbeat_stream.sinks.message_table import text_ddl
+from heartbeat_stream.sinks.table import Table
 from tests.support.oracle import Oracle, now_ms
 from tests.support.streams import (
     Sent,
@@ -137,6 +139,51 @@ async def test_when_a_window_ends_a_line_says_how_often_it_was_suppressed(world:
     await worker.until_metric("heartbeat_checkpoints_total", 3)
     assert target.read_bytes().splitlines() == lines
     await worker.stopped()
+
+
+async def test_texts_in_the_database_once_each(world: World) -> None:
+    """By where they stood: a redelivery after a kill adds no row, and what a table cannot hold is
+    a dead letter."""
+    table = f"{world.settings.app_id}_texts"
+    await prepare_jobs(
+        world,
+        "messages",
+        messages_sink="table",
+        messages_table=table,
+        messages_count_suppressed=True,
+        messages_window_ms=1_000,
+        checkpoint_ms=600_000,
+    )
+    topic = source(world, "messages")
+    texts = ["再见", "", *(f"text {number}" for number in range(300))]
+    at = now_ms() - 50_000
+    sent = [Sent(text.encode(), at, partition=0) for text in texts]
+    sent += [Sent(b"no \x00 please", at, partition=0), Sent(texts[0].encode(), at + 1, partition=0)]
+    await send(world, topic, sent)
+    query = f'SELECT topic, "offset", at_ms, text FROM {table} ORDER BY topic <> $1, 2'
+    async with world.table.connect() as connection:
+        await connection.execute(text_ddl(Table.parse(table)))
+
+        async def rows() -> list[tuple[object, ...]]:
+            return [tuple(row) for row in await connection.fetch(query, topic)]
+
+        async def are_all_there() -> bool:
+            return len(await rows()) == len(texts) + 1
+
+        worker = await world.start_worker().ready()
+        await worker.until(are_all_there, what="all rows, and what is told of the repeated text")
+        found = await rows()
+        await worker.kill()  # nothing of this was checkpointed
+        worker = await world.start_worker().ready()
+        await worker.until_metric("heartbeat_judged_total", len(sent))
+        await worker.stopped()
+        assert await rows() == found
+    assert found[:-1] == [(topic, place, at, text) for place, text in enumerate(texts)]
+    assert found[-1][2:] == (at, "suppressed once: 再见")
+    letters = await world.dead_letters()
+    assert {(one.value, headers_of(one)["reason"]) for one in letters} == {
+        (b"no \x00 please", "row-refused")
+    }
 
 
 async def test_all_jobs_in_one_worker(world: World) -> None:
