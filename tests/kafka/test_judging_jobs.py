@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 
 import pytest
 
 from tests.support.kills import (
-    SENT,
+    SENT_MAX,
     SENT_PER_S,
     kills_and_rebalances,
     kills_one_after_the_other,
@@ -49,8 +50,9 @@ async def test_market_messages_without_faults(world: World) -> None:
 async def test_market_messages_with_kills_and_rebalances(world: World) -> None:
     await prepare_jobs(world, "market", checkpoint_ms=300)
     traffic = Traffic(2)
-    sending = traffic.send(world, source(world, "market"), SENT, rate=SENT_PER_S)
-    third = await kills_and_rebalances(world, sending)
+    third = await kills_and_rebalances(
+        world, partial(traffic.send, world, source(world, "market"), SENT_MAX, SENT_PER_S)
+    )
     found = await outcome(world, traffic)
     assert found.missing == set()
     assert found.false == []

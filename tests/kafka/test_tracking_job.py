@@ -11,7 +11,7 @@ import pytest
 from heartbeat_stream.core.tracking_record import Envelope
 from heartbeat_stream.local.judged_traffic import Truth, send_feed
 from heartbeat_stream.local.tracking_feed import TrackingFeed
-from tests.support.kills import SENT, SENT_PER_S, kills_and_rebalances
+from tests.support.kills import SENT_MAX, SENT_PER_S, kills_and_rebalances
 from tests.support.oracle import now_ms
 from tests.support.streams import no_lag_of_jobs
 from tests.support.tracking import event, partitions, prepare_tracking, report, stored
@@ -28,14 +28,17 @@ async def test_tracking_events_with_kills_and_rebalances(world: World, policy: s
     await prepare_tracking(world, tracking_policy=policy, checkpoint_ms=300)
     settings = world.settings
     feed = TrackingFeed(3, settings)
-    sending = send_feed(
-        settings,
-        feed,
-        seconds=SENT / SENT_PER_S,
-        rate=SENT_PER_S,
-        on_progress=lambda sent, elapsed: None,
-        stop=asyncio.Event(),
-    )
+
+    async def sending(stop: asyncio.Event) -> None:
+        await send_feed(
+            settings,
+            feed,
+            seconds=SENT_MAX / SENT_PER_S,
+            rate=SENT_PER_S,
+            on_progress=lambda sent, elapsed: None,
+            stop=stop,
+        )
+
     async with feed.watching(settings) as watcher:
         third = await kills_and_rebalances(world, sending)
         await watcher.until_all(feed.expected, 30, lambda: None)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 from aiokafka.structs import ConsumerRecord
 
 from tests.support.kills import (
-    SENT,
+    SENT_MAX,
     SENT_PER_S,
     kills_and_rebalances,
     kills_one_after_the_other,
@@ -38,8 +39,9 @@ async def visible(world: World, topic: str) -> Sequence[ConsumerRecord]:
 async def test_market_messages_exactly_once_through_kills_and_rebalances(world: World) -> None:
     await prepare_jobs(world, "market", checkpoint_ms=300, transactions=True)
     traffic = Traffic(3)
-    sending = traffic.send(world, source(world, "market"), SENT, rate=SENT_PER_S)
-    third = await kills_and_rebalances(world, sending)
+    third = await kills_and_rebalances(
+        world, partial(traffic.send, world, source(world, "market"), SENT_MAX, SENT_PER_S)
+    )
     unique = await visible(world, world.settings.market_unique_topic)
     assert judge(traffic, unique) == NOTHING_WRONG
     await third.stopped()

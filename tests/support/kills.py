@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tests.support.streams import no_lag_of_jobs
 from tests.support.worker import Worker
 from tests.support.world import World
 
-__all__ = ["SENT", "SENT_PER_S", "kills_and_rebalances", "kills_one_after_the_other"]
+__all__ = ["SENT_MAX", "SENT_PER_S", "kills_and_rebalances", "kills_one_after_the_other"]
 
-#: Enough for all of it to happen while there is still something to come.
-SENT = 16_000
+#: The most that is sent meanwhile, for a sequence that is not to be over before its last kill.
+SENT_MAX = 100_000
 SENT_PER_S = 1_000
 
 _JUDGED = "heartbeat_judged_total"
 
 
-async def kills_and_rebalances(world: World, sending: Coroutine[Any, Any, object]) -> Worker:
-    """Workers come and are killed while ``sending`` goes on; then all is read.
+async def kills_and_rebalances(
+    world: World, sending: Callable[[asyncio.Event], Coroutine[Any, Any, object]]
+) -> Worker:
+    """Workers come and are killed while traffic is sent; then all is read.
 
-    The last worker, which still runs.
+    ``sending`` sends until the event is set. The last worker, which still runs.
     """
+    enough = asyncio.Event()
     first = await world.start_worker().ready()
-    task = asyncio.create_task(sending)
+    task = asyncio.create_task(sending(enough))
     await first.until_metric(_JUDGED, 2_000)
     second = await world.start_worker().ready()  # half of the partitions move
     await second.until_metric(_JUDGED, 500)
     await first.kill()
     third = await world.start_worker().ready()
     await second.kill()
-    await third.until_metric(_JUDGED, 500, 60)
+    await third.until_metric(_JUDGED, 2_000, 60)
+    enough.set()
     await task
     await no_lag_of_jobs(world)
     return third

@@ -69,13 +69,16 @@ class Traffic:
         self._copies += [value, other_gateway, other_spelling]
         return value
 
-    async def send(self, world: World, topic: str, count: int, rate: float) -> None:
-        """Send so many, each symbol's in a source partition of its own, in order."""
+    async def send(
+        self, world: World, topic: str, count: int, rate: float, stop: asyncio.Event | None = None
+    ) -> None:
+        """Send so many, or until ``stop`` is set; each symbol's in a source partition of its own,
+        in order."""
         partitions = world.settings.partitions
         async with world.producer(request_timeout_ms=60_000) as producer:
             futures = []
             left = count
-            while left > 0:
+            while left > 0 and not (stop and stop.is_set()):
                 for value in self.batch(min(left, max(1, int(rate * TICK_S)))):
                     place = SYMBOLS.index(json.loads(value)["symbol"]) % partitions
                     futures.append(await producer.send(topic, value, partition=place))
