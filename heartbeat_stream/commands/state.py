@@ -23,9 +23,12 @@ from heartbeat_stream.commands.recovering import (
 from heartbeat_stream.commands.subcommands import (
     Subcommand,
     add_subcommands,
+    reader,
     run_subcommand,
 )
 from heartbeat_stream.config.flags import fields
+from heartbeat_stream.config.urls import worker_address
+from heartbeat_stream.recovery.words import number_of
 from heartbeat_stream.settings import Settings
 
 if TYPE_CHECKING:
@@ -60,7 +63,9 @@ def _room_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _url_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--url", help="ask the workers, any by its HEARTBEAT_WEB_URL, instead of the changelogs"
+        "--url",
+        type=reader(worker_address),
+        help="ask the workers, any by its HEARTBEAT_WEB_URL, instead of the changelogs",
     )
 
 
@@ -139,7 +144,7 @@ def _export_arguments(parser: argparse.ArgumentParser) -> None:
 def _export(args: argparse.Namespace, settings: Settings) -> int:
     with ProgressLine() as line:
         rooms = run_reported(_write_rooms(args, settings, line), settings)
-    print(f"{rooms:,} rooms in {args.output}", file=sys.stderr)
+    print(f"{number_of(rooms, 'room')} in {args.output}", file=sys.stderr)
     return 0
 
 
@@ -151,7 +156,7 @@ async def _write_rooms(args: argparse.Namespace, settings: Settings, line: Progr
         async with _parts(args, settings, line) as parts:
             async for rooms in parts:
                 count += write(rooms)
-                line.show(f"{count:,} rooms written")
+                line.show(f"{number_of(count, 'room')} written")
     return count
 
 
@@ -184,8 +189,7 @@ SUBCOMMANDS = (
     Subcommand(
         "list",
         "print all rooms, a line of JSON for each",
-        "From the changelogs ordered by partition, and within one by key; from workers, which\n"
-        "need --hotel, by name.",
+        "From the changelogs ordered by partition, and within one by key; from workers by key.",
         "heartbeat-stream state list --hotel 1309 --pending",
         _READING,
         _list_arguments,

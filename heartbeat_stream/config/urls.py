@@ -1,4 +1,5 @@
-"""Passwords in URLs: hidden where people see them, put in where they come from a file."""
+"""URLs as people type them. Passwords in them are hidden where people see them, and put in where
+they come from a file."""
 
 from __future__ import annotations
 
@@ -19,6 +20,22 @@ def redact_url(url: str) -> str:
     name, colon, _ = user.partition(":")
     rest = f"{name}{colon and ':***'}{at}{place}"
     return _PASSWORD_OPTION.sub(r"\1***", f"{scheme}{separator}{rest}")
+
+
+def worker_address(text: str) -> str:
+    """`http://host:port` of a web view, out of any address there, as that of the page.
+
+    Raises ValueError, whose message says what is wanted.
+    """
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        host, port = parts.hostname, parts.port  # raises ValueError where it is no port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in {"http", "https"} or "@" in parts.netloc:
+        raise ValueError(f"{redact_url(text)!r} is wrong: want http://host:port of a worker")
+    name = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{name}" + (f":{port}" if port is not None else "")
 
 
 def with_password(url: str, password: str) -> str | None:

@@ -45,6 +45,7 @@ from heartbeat_stream.recovery.verdicts import (
     judge,
     made_key,
     sent_key,
+    source_partition,
 )
 from heartbeat_stream.recovery.words import number_of
 from heartbeat_stream.settings import Settings
@@ -248,8 +249,8 @@ class DeadLetterReplay:
         if settings.source_keyed and record.key is not None:
             partition = partition_for(record.key, self._source_partitions)
         else:
-            before = dict(record.headers).get("source-partition") or b"0"
-            partition = int(before) % self._source_partitions
+            # Judged before: it has one. The topic may have had more of them.
+            partition = (source_partition(record) or 0) % self._source_partitions
         headers = trace((), letter.tp.topic, letter.tp.partition, record.offset)
         acknowledged = await producer.send(
             settings.topic, record.value, record.key, partition, headers=headers

@@ -14,6 +14,7 @@ from itertools import islice
 from heartbeat_stream.jobs.heartbeat_tables import tombstone
 from heartbeat_stream.recovery.cluster import open_producer
 from heartbeat_stream.recovery.tables import VERSIONS, Progress, read_tables
+from heartbeat_stream.recovery.words import number_of
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.producer import BatchProducer
 from heartbeat_stream.streaming.store import Change
@@ -39,7 +40,7 @@ async def discard_tables(settings: Settings, progress: Progress) -> int:
                 entries = partition.stores[table].scan()
                 counts.append(await remove(settings, producer, table, partition.number, entries))
             rooms += max(counts)
-            progress(f"{rooms:,} rooms removed")
+            progress(f"{number_of(rooms, 'room')} removed")
     return rooms
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
@@ -60,20 +61,29 @@ def as_record(room: RoomState) -> Record:
 
 @contextmanager
 def open_export(form: str, path: Path) -> Iterator[WriteRooms]:
-    """A file, which is there only once it is whole.
+    """A file, which is there only once it is whole. What is no file is written into as it is.
 
     Raises RecoveryError where it cannot be written, or its form not be made.
     """
-    unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        try:
-            with unfinished.open("wb") as stream, FORMATS[form](stream) as write:
-                yield write
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        # A pipe or a device would be replaced by a file, which is as bad as it sounds.
+        opened = path.open("wb") if path.exists() and not path.is_file() else _whole(path.resolve())
+        with opened as stream, FORMATS[form](stream) as write:
+            yield write
     except OSError as error:
         raise RecoveryError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes its place when it is complete. Others may be writing the same one."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    try:
+        with unfinished.open("wb") as stream:
+            yield stream
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -6,10 +6,9 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import NamedTuple
 
-from heartbeat_stream.recovery.errors import RecoveryError
 from heartbeat_stream.recovery.exporting import Record, as_record
 from heartbeat_stream.recovery.tables import Progress, read_tables
-from heartbeat_stream.recovery.worker_views import ask_for_hotel
+from heartbeat_stream.recovery.worker_views import ask_for_rooms
 from heartbeat_stream.settings import Settings
 
 __all__ = ["Choice", "list_rooms"]
@@ -33,16 +32,14 @@ async def list_rooms(
 ) -> AsyncGenerator[Iterable[Record]]:
     """The rooms, some at a time; each part is to be used up before the next one is asked for.
 
-    From the changelogs, or from the workers of ``url``, who answer for one hotel at a time. Raises
-    RecoveryError, KafkaError and StoreError.
+    From the changelogs, or from the workers of ``url``. Raises RecoveryError, KafkaError and
+    StoreError.
     """
     if url is None:
         async with aclosing(read_tables(settings, progress)) as partitions:
             async for partition in partitions:
                 yield filter(choice.holds, map(as_record, partition.rooms()))
         return
-    if choice.hotel is None:
-        raise RecoveryError("workers list the rooms of one hotel at a time: --hotel says which")
-    async with aclosing(ask_for_hotel(settings, url, choice.hotel)) as pages:
+    async with aclosing(ask_for_rooms(settings, url, choice.hotel)) as pages:
         async for page in pages:
             yield filter(choice.holds, page)

@@ -34,6 +34,7 @@ from heartbeat_stream.recovery.operation import Progress
 from heartbeat_stream.recovery.reading import Span, read_spans, records_in
 from heartbeat_stream.recovery.scratch import scratch_directory
 from heartbeat_stream.recovery.verdicts import bounds_of
+from heartbeat_stream.recovery.words import number_of, were
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.producer import BatchProducer, OutRecord
 from heartbeat_stream.streaming.store import Change, PartitionStore, StoreOptions
@@ -91,7 +92,7 @@ class StateRebuild:
         await self._look_at_topics()
         return [
             *(f"topic {spec.name} is created" for spec in self._missing),
-            f"{records_in(self._spans):,} records at most of {topic} are read, all that it has",
+            f"all of {topic} is read: {number_of(records_in(self._spans), 'record')} at most",
             f"the newest heartbeat of each room goes to the changelog of {LATEST}, in "
             f"{self._partitions} partitions",
             f"the group {settings.app_id} goes on behind what was read",
@@ -136,11 +137,12 @@ class StateRebuild:
                 rooms = 0
                 for number, store in enumerate(stores):
                     rooms += await self._publish(producer, number, store)
-                    progress(f"{rooms:,} rooms put into the changelog")
+                    progress(f"{number_of(rooms, 'room')} put into the changelog")
         await commit(settings, {tp: span.end for tp, span in self._spans.items()})
         return [
-            f"{rooms:,} rooms are in the tables of {settings.app_id}, from {done:,} records",
-            f"{rejected:,} records were no heartbeats, and are not made dead letters again",
+            f"in the tables of {settings.app_id}: {number_of(rooms, 'room')}, from "
+            f"{number_of(done, 'record')}",
+            f"{were(rejected, 'record')} no heartbeat, and not made a dead letter again",
             f"start workers with HEARTBEAT_APP_ID={settings.app_id}",
         ]
 

@@ -29,7 +29,7 @@ from heartbeat_stream.recovery.operation import Progress
 from heartbeat_stream.recovery.reading import Span, read_spans, records_in
 from heartbeat_stream.recovery.tables import read_tables
 from heartbeat_stream.recovery.traces import trace
-from heartbeat_stream.recovery.words import were
+from heartbeat_stream.recovery.words import number_of, were
 from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.producer import OutRecord
 from heartbeat_stream.streaming.topic_admin import describe_topics, kafka_admin
@@ -95,7 +95,7 @@ class SourceReplay:
             *refusal,
             f"topic {topic}, from {self._start} to "
             f"{'its end' if self._end is None else self._end}: "
-            f"{records_in(self._spans):,} records at most",
+            f"{number_of(records_in(self._spans), 'record')} at most",
         ]
         lines += [self._line(tp, before[tp]) for tp in tps]
         lines += await self._state_lines(before, progress) if self._reset_state else [_INTACT]
@@ -121,7 +121,7 @@ class SourceReplay:
         was = "none" if before is None else before
         becomes = "stays" if before == span.first else f"becomes {span.first}"
         where = f"partition {tp.partition}: the committed offset {was} {becomes}"
-        return f"{where}, {len(span):,} records up to the end"
+        return f"{where}, {number_of(len(span), 'record')} up to the end"
 
     async def _not_ahead(
         self, starts: dict[TopicPartition, int], before: dict[TopicPartition, int | None]
@@ -143,11 +143,12 @@ class SourceReplay:
                 lost += room.pending and not self._comes_again(
                     place, room.stored.source_offset, before.get(place)
                 )
-        lines = [f"the tables are emptied: {rooms:,} rooms"]
+        lines = [f"the tables are emptied: {number_of(rooms, 'room')}"]
         if lost:
             lines.append(
-                f"{lost:,} of them have a heartbeat that is not in the database yet and that will "
-                "not come again: it would be lost. `heartbeat-stream replay rows` writes it"
+                f"of {number_of(lost, 'room')} among them the newest heartbeat is not in the "
+                "database yet and will not come again: it would be lost. "
+                "`heartbeat-stream replay rows` writes it"
             )
         lines += await self._repartition_lines()
         return lines
@@ -170,7 +171,8 @@ class SourceReplay:
         self._passed_over = await ends_of(settings, tps)
         before = await committed(settings, settings.app_id, tps)
         waiting = sum(max(0, end - (before[tp] or 0)) for tp, end in self._passed_over.items())
-        return [f"topic {topic}: {waiting:,} records at most that wait there are passed over"]
+        count = number_of(waiting, "record")
+        return [f"topic {topic}: what waits there is passed over, {count} at most"]
 
     async def run(self, progress: Progress) -> Sequence[str]:
         settings = self._settings

@@ -21,7 +21,18 @@ from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.dead_letters import CUT_MARK
 from heartbeat_stream.streaming.fetching import FetchedRecord
 
-__all__ = ["Judged", "Ledger", "Verdict", "bounds_of", "judge", "made_key", "sent_key"]
+__all__ = [
+    "Judged",
+    "Ledger",
+    "Verdict",
+    "bounds_of",
+    "judge",
+    "made_key",
+    "sent_key",
+    "source_partition",
+]
+
+_REASONS = frozenset(map(str, Reason))
 
 
 class Verdict(Enum):
@@ -35,6 +46,7 @@ class Verdict(Enum):
     BAD = ("is still no heartbeat, and stays",) * 2
     CUT = ("was cut, so it cannot be sent, and stays",) * 2
     FOREIGN = ("is of another topic, and stays",) * 2
+    ASTRAY = ("names a partition that cannot be, and stays",) * 2
 
     def __init__(self, planned: str, done: str) -> None:
         self.planned = planned
@@ -62,6 +74,12 @@ def sent_key(tp: TopicPartition, record: FetchedRecord) -> bytes:
     headers = dict(record.headers)
     kind = b"row" if headers.get("reason") == str(Reason.ROW_REFUSED).encode() else b"sent"
     return b"%s/%s" % (kind, _origin(tp, record, headers))
+
+
+def source_partition(record: FetchedRecord) -> int | None:
+    """The partition that its source record stood in, 0 unless it says; None if that is nonsense."""
+    told = dict(record.headers).get("source-partition") or b"0"
+    return int(told) if told.isdigit() and len(told) < 10 else None
 
 
 def made_key(topic: str, partition: int, offset: int, value: bytes | None) -> bytes:
@@ -106,11 +124,15 @@ def judge(
     ``again``: what has come back after it was sent is sent once more.
     """
     headers: Mapping[str, bytes | None] = dict(record.headers)
-    reason = (headers.get("reason") or b"unknown").decode(errors="replace")
+    reason = (headers.get("reason") or b"").decode(errors="replace")
+    if reason not in _REASONS:  # nobody's but a stranger's, and shown on a terminal
+        reason = "unknown"
     if sent_key(tp, record) in ledger:
         return Judged(Verdict.DONE, reason)
     if (headers.get("source-topic") or b"").decode(errors="replace") != settings.topic:
         return Judged(Verdict.FOREIGN, reason)
+    if source_partition(record) is None:
+        return Judged(Verdict.ASTRAY, reason)
     if CUT_MARK in headers:
         return Judged(Verdict.CUT, reason)
     try:

@@ -45,6 +45,7 @@ logger = logging.getLogger(__name__)
 Change = tuple[bytes, bytes | None]
 
 #: Not legal keys of a table: no key starts with NUL.
+_FIRST: Final = b"\1"
 _IDENTITY_KEY: Final = b"\0identity"
 _POSITION_KEY: Final = b"\0position"
 #: Before the keys of the expiry index: the time, the entry's key. It is made from the entries, here
@@ -378,11 +379,11 @@ class PartitionStore:
         """
         if self.empty:
             return []
-        part = self._from(max(prefix, after), limit + 1)
+        part = self._from(max(prefix, after, _FIRST), limit + 1)
         return [one for one in part if one[0] > after and one[0].startswith(prefix)][:limit]
 
     def _slice(self, after: bytes | None) -> list[tuple[bytes, bytes]]:
-        start = after if after is not None else b"\1"
+        start = after if after is not None else _FIRST
         part = self._from(start, _SLICE + (after is not None))
         return part[1:] if part and part[0][0] == after else part[:_SLICE]
 

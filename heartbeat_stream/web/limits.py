@@ -40,6 +40,8 @@ class LimitedServer(Server):
     body_max: int = BODY_MAX
     answer_s: float = _ANSWER_S
     connections_max: int | None = None
+    connections_of_one_max: int | None = None
+    """From one address."""
 
     def __init__(
         self, handle: Handle, *, origins: Collection[str], head_s: float, **kwargs: Any
@@ -54,6 +56,16 @@ class LimitedServer(Server):
     def __call__(self) -> RequestHandler:
         loop = asyncio.get_running_loop()
         return LimitedConnection(self, loop=loop, **self._arguments)
+
+    def has_room_for(self, connection: "LimitedConnection") -> bool:
+        """Whether one that has just been made, and counts already, may stay."""
+        there = self.connections
+        if self.connections_max is not None and len(there) > self.connections_max:
+            return False
+        if self.connections_of_one_max is None:
+            return True
+        of_one = sum(one.client == connection.client for one in there)
+        return of_one <= self.connections_of_one_max
 
     def dress(self, request: BaseRequest, headers: MutableMapping[str, str]) -> None:
         """Give an answer the headers that every answer has."""
@@ -93,19 +105,21 @@ class LimitedConnection(RequestHandler):
     that it sends. ``finish_response`` is where every answer passes, those to what is no HTTP too.
     """
 
-    __slots__ = ("_server", "_until_request")
+    __slots__ = ("_server", "_until_request", "client")
 
     def __init__(self, server: LimitedServer, **kwargs: Any) -> None:
         super().__init__(server, **kwargs)
         self._server = server
         self._until_request: asyncio.TimerHandle | None = None
+        self.client: str | None = None
+        """The address that it comes from."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.client = (transport.get_extra_info("peername") or [None])[0]
         super().connection_made(transport)
         loop = asyncio.get_running_loop()
         self._until_request = loop.call_later(self._server.head_s, self.force_close)
-        most = self._server.connections_max
-        if most is not None and len(self._server.connections) > most:
+        if not self._server.has_room_for(self):
             self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""``/ui/api/room`` and ``/ui/api/rooms``: one room, and the rooms of a hotel page by page.
+"""``/ui/api/room`` and ``/ui/api/rooms``: one room, and the rooms of a hotel, or of all, by pages.
 
 Hotel and room are parameters of the query, since a room id may hold anything that means something
 in a path.
@@ -52,8 +52,8 @@ class Part(msgspec.Struct):
 
 
 class Page(msgspec.Struct):
-    """Rooms of a hotel in the order of their ids. ``next`` is to be given as ``after`` to see more;
-    None at the end. ``missing`` says, in lines for people, what could not be looked at."""
+    """Rooms in the order of their keys. ``next`` is to be given as ``after`` to see more; None at
+    the end. ``missing`` says, in lines for people, what could not be looked at."""
 
     rooms: list[RoomAnswer]
     next: str | None
@@ -107,16 +107,14 @@ class OneRoom(WorkerView):
 
 
 @blueprint.route("/rooms", name="rooms")
-class RoomsOfHotel(WorkerView):
-    """A page of the rooms of a hotel, out of the partitions of all workers."""
+class SeveralRooms(WorkerView):
+    """A page of the rooms of a hotel, or of all hotels, out of the partitions of all workers."""
 
     async def get(self, request: web.Request) -> web.Response:
         worker = self.worker
         query = _query(request)
         try:
-            hotel_id = fields.hotel_id(query.get("hotel"))
-            after = query.get("after") or ""
-            after_key = room_key(hotel_id, fields.room_id(after)) if after else b""
+            prefix, after = _stretch(query)
             limit = _limit(query.get("limit"))
         except Rejected as exc:
             return self.failed(400, exc.detail)
@@ -126,13 +124,15 @@ class RoomsOfHotel(WorkerView):
         if job is None:
             return self.failed(503, _no_rooms(worker))
         try:
-            own = await _own_part(worker, job, hotel_prefix(hotel_id), after_key, limit + 1)
+            own = await _own_part(worker, job, prefix, after, limit + 1)
         except StoreError as exc:
             return self.failed(503, str(exc))
         if ROUTED in request.headers:
             return self.encoded(own)
         total = job.tables[0].partitions or 0
         page = await _whole_page(worker, own, request.rel_url.raw_path_qs, limit, total)
+        if page.next is not None:
+            page.next = page.next.removeprefix(prefix.decode())
         return self.encoded(page)
 
 
@@ -144,6 +144,20 @@ def _no_rooms(worker: "Worker") -> str:
 
 def _query(request: web.Request) -> Any:
     return cast("Any", request).query
+
+
+def _stretch(query: Any) -> tuple[bytes, bytes]:
+    """What the keys of the rooms begin with, and the key behind which they come.
+
+    Where no hotel is named, ``after`` names one: ``7:101``. Raises Rejected.
+    """
+    hotel, after = query.get("hotel"), query.get("after") or ""
+    prefix = b"" if hotel is None else hotel_prefix(fields.hotel_id(hotel))
+    if not after:
+        return prefix, b""
+    if hotel is None:
+        hotel, _, after = after.partition(":")
+    return prefix, room_key(fields.hotel_id(hotel), fields.room_id(after))
 
 
 def _limit(text: str | None) -> int:
@@ -167,6 +181,10 @@ def _answer(worker: "Worker", state: RoomState) -> RoomAnswer:
     )
 
 
+def _key(room: RoomAnswer) -> bytes:
+    return room_key(room.newest.hotel_id, room.newest.room_id)
+
+
 async def _own_part(
     worker: "Worker", job: "HeartbeatJob", prefix: bytes, after: bytes, limit: int
 ) -> Part:
@@ -186,11 +204,8 @@ async def _whole_page(worker: "Worker", own: Part, raw_path: str, limit: int, to
     looked_at = {partition for part in parts for partition in part.partitions}
     if len(looked_at) < total and not missing:
         missing.append(f"{total - len(looked_at)} of {total} partitions are nobody's at the moment")
-    rooms = sorted(
-        (room for part in parts for room in part.rooms),
-        key=lambda room: room.newest.room_id.encode(),
-    )
-    more = rooms[limit - 1].newest.room_id if len(rooms) > limit else None
+    rooms = sorted((room for part in parts for room in part.rooms), key=_key)
+    more = _key(rooms[limit - 1]).decode() if len(rooms) > limit else None
     return Page(rooms[:limit], more, missing, worker.clock.now_ms())
 
 

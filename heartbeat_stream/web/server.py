@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 __all__ = ["StateWeb"]
 
 
+class StateServer(LimitedServer):
+    """Connections are bounded, or whoever reaches the port takes the files that the worker needs
+    for Kafka, PostgreSQL and its tables: by far fewer than the 1024 that a process often has."""
+
+    connections_max = 512
+    connections_of_one_max = 128
+
+
 class GuardedRunner(AppRunner):
     """Runs the views behind the limits."""
 
@@ -40,7 +48,7 @@ class GuardedRunner(AppRunner):
 
     async def _make_server(self) -> Server:
         made = await super()._make_server()
-        return LimitedServer(
+        return StateServer(
             made.request_handler,
             request_factory=made.request_factory,
             origins=self._origins,

@@ -79,8 +79,14 @@ async def asks_workers(world: World, oracle: Oracle, url: str) -> None:
     }
     listed = await run_command(world, "state", "list", "--hotel", "8", "--pending", "--url", url)
     assert [json.loads(line)["room_id"] for line in listed.out.splitlines()] == ["5"]
-    all_hotels = await run_command(world, "state", "list", "--url", url, code=1)
-    assert "--hotel" in all_hotels.err
+    # All hotels, from the address of the page.
+    every = ("state", "export", "--format", "jsonl", "--output", str(path), "--url", f"{url}/ui/")
+    await run_command(world, *every)
+    rooms = [heartbeat_of(json.loads(line)) for line in path.read_text().splitlines()]
+    assert len(rooms) == len(oracle.newest)
+    assert {(one.hotel_id, one.room_id): one for one in rooms} == oracle.newest
+    wrong = await run_command(world, "state", "list", "--url", "http://[", code=2)
+    assert "want http://host:port" in wrong.err
     stranger = await run_command(
         world, "state", "list", "--hotel", "8", "--url", url, code=1, web_token=""
     )

@@ -14,6 +14,7 @@ from heartbeat_stream.core.heartbeat import Heartbeat
 from heartbeat_stream.local.process import free_port
 from heartbeat_stream.web import limits
 from heartbeat_stream.web.access import COOKIE
+from heartbeat_stream.web.server import StateServer
 from tests.fuzz.routes import exchange, framed
 from tests.support.answers import ask
 from tests.support.brokers import on_embedded
@@ -29,6 +30,8 @@ STATE = ("/", "/table/", "/table/latest/7:101/", "/router/", "/router/latest/", 
 PAGE = ("/ui/api/overview", "/ui/api/worker", "/ui/api/room?hotel=7&room=101", "/ui/api/rooms")
 HEALTH = ("/health/live", "/health/ready")
 ORIGIN = "https://pages.example.com"
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def ready_with_room(
@@ -288,6 +291,36 @@ async def test_what_takes_too_long_is_given_up(
         # None of that has left anything behind.
         assert worker.app.web is not None
         await wait_until_async(lambda: not open_connections(worker), 20, what="all is closed")
+
+
+@on_embedded
+async def test_connections_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one address, so that others still come through, and those of all."""
+    monkeypatch.setattr(StateServer, "connections_of_one_max", 5)
+    monkeypatch.setattr(StateServer, "connections_max", 8)
+    await world.prepare()
+    async with own_worker(world) as worker:
+        port = worker.settings.web_port
+        made = [await connect(port, "127.0.0.1") for _ in range(6)]
+        assert await is_closed(made[-1]), "one too many of an address"
+        made += [await connect(port, "127.0.0.2") for _ in range(4)]
+        assert await is_closed(made[-1]), "one too many of all"
+        reader, writer = made[6]
+        writer.write(framed(b"GET", b"/health/live"))
+        assert b" 200 " in await reader.readline()
+        for _, one in made:
+            one.close()
+        await wait_until_async(lambda: not open_connections(worker), 20, what="all are closed")
+
+
+async def connect(port: int, client: str) -> Connection:
+    """A connection from an address of this machine's."""
+    return await asyncio.open_connection("127.0.0.1", port, local_addr=(client, 0))
+
+
+async def is_closed(connection: Connection) -> bool:
+    async with asyncio.timeout(5):
+        return await connection[0].read() == b""
 
 
 def open_connections(worker: object) -> int:

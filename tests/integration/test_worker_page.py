@@ -82,16 +82,32 @@ async def test_what_cannot_be_a_room_and_what_is_not_known(world: World) -> None
         assert "should be" in (await asked(worker, "room", 400, **query))["error"], query
     for limit in ("0", str(LIMIT_MAX + 1), "-1", "x", "1.5", "9" * 5000, "٣"):
         assert "limit" in (await asked(worker, "rooms", 400, hotel=7, limit=limit))["error"]
-    await asked(worker, "rooms", 400)
+    await asked(worker, "rooms", 400, hotel="")
     await asked(worker, "rooms", 400, hotel=7, after="x" * 256)
+    for after in ("7", "7:", ":101", "x:101", "101", "32768:1"):
+        assert "should be" in (await asked(worker, "rooms", 400, after=after))["error"], after
     for odd in ("hotel=%FF&room=%FF", "hotel=7&room=%ED%A0%80", "%", "hotel=7&room=1&room=2"):
         assert (await worker.get(f"/ui/api/room?{odd}"))[0] in (400, 404), odd
     assert "Traceback" not in worker.log_text()
 
 
+async def all_pages(worker: Worker, **query: Any) -> list[Any]:
+    """Rooms from the first page to the last."""
+    found: list[Any] = []
+    while True:
+        page = await asked(worker, "rooms", **query)
+        assert page["missing"] == []
+        assert len(page["rooms"]) <= LIMIT
+        found += page["rooms"]
+        if page["next"] is None:
+            return found
+        assert len(page["rooms"]) == LIMIT
+        query["after"] = page["next"]
+
+
 @on_embedded
 @pytest.mark.parametrize("cache_rooms", [100_000, 0], ids=["in memory", "on disk"])
-async def test_the_rooms_of_a_hotel_page_by_page(world: World, cache_rooms: int) -> None:
+async def test_rooms_page_by_page(world: World, cache_rooms: int) -> None:
     await world.prepare(cache_rooms=cache_rooms, cooldown_ms=0, buffer_window_ms=0)
     worker = await world.start_worker().ready()
     oracle = Oracle()
@@ -104,22 +120,17 @@ async def test_the_rooms_of_a_hotel_page_by_page(world: World, cache_rooms: int)
     await oracle.matches(world.table)
     await world.no_lag()  # so they are in the tables
 
-    found: list[Any] = []
-    query: dict[str, Any] = {"hotel": 7}
-    while True:
-        page = await asked(worker, "rooms", **query)
-        assert page["missing"] == []
-        assert len(page["rooms"]) <= LIMIT
-        found += page["rooms"]
-        if page["next"] is None:
-            break
-        assert len(page["rooms"]) == LIMIT
-        query["after"] = page["next"]
+    found = await all_pages(worker, hotel=7)
     assert [room["newest"]["room_id"] for room in found] == sorted(rooms, key=str.encode)
     assert all(room["newest"]["hotel_id"] == 7 for room in found)
     assert all(room["silent_ms"] >= 60_000 for room in found)
     assert all(room["written"]["ts_ms"] == sent for room in found)
     assert len((await asked(worker, "rooms", hotel=7, limit=1))["rooms"]) == 1
+    of_all = [
+        f"{room['newest']['hotel_id']}:{room['newest']['room_id']}"
+        for room in await all_pages(worker)
+    ]
+    assert of_all == sorted((f"{hotel}:{room}" for hotel, room in oracle.newest), key=str.encode)
     exact = await asked(worker, "rooms", hotel=8, limit=2)
     assert (len(exact["rooms"]), exact["next"]) == (2, None)
     assert (await asked(worker, "rooms", hotel=9))["rooms"] == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -68,6 +70,48 @@ def test_a_file_is_there_when_it_is_whole(form: str, tmp_path: Path) -> None:
         assert write(iter([WRITTEN] * 3)) == 3
         assert path.read_text() == "of yesterday"
     assert path.read_bytes() != b"of yesterday"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_pipe_is_written_into_and_not_replaced(form: str, tmp_path: Path) -> None:
+    """As /dev/stdout, which a file in its place would take from everybody."""
+    path, read = tmp_path / "pipe", list[bytes]()
+    os.mkfifo(path)
+    reader = Thread(target=lambda: read.append(path.read_bytes()), daemon=True)
+    reader.start()
+    with open_export(form, path) as write:
+        assert write([WRITTEN]) == 1
+    reader.join(10)
+    assert path.is_fifo()
+    assert list(tmp_path.iterdir()) == [path]
+    with open_export(form, tmp_path / "file") as write:
+        write([WRITTEN])
+    assert read == [(tmp_path / "file").read_bytes()]
+
+
+def test_a_link_leads_to_the_file_afterwards_too(tmp_path: Path) -> None:
+    link, file = tmp_path / "link", tmp_path / "file"
+    link.symlink_to(file)
+    file.touch()
+    with open_export("jsonl", link) as write:
+        write([WRITTEN])
+    assert link.is_symlink()
+    assert file.read_bytes().startswith(b'{"hotel_id":7')
+
+
+def test_two_processes_do_not_write_into_one_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rooms"
+    with open_export("jsonl", path) as write:
+        write([WRITTEN])
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        with open_export("jsonl", path) as write_other:
+            write_other([NEW])
+        assert path.read_bytes().count(b"\n") == 1
+        write([WRITTEN])
+    assert path.read_bytes().count(b"\n") == 2
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from heartbeat_stream.config import reference
 from heartbeat_stream.config.dotenv import read_dotenv
+from heartbeat_stream.config.urls import worker_address
 from heartbeat_stream.settings import SPECS, Settings, SettingsError, redact_url
 
 ROOT = Path(__file__).parents[2]
@@ -335,6 +336,29 @@ def test_redacted_urls(url: str, shown: str) -> None:
 def test_a_redacted_url_never_holds_the_password(password: str) -> None:
     frame = "postgresql://user:{}@host/db"
     assert redact_url(frame.format(password)).count(password) <= frame.format("***").count(password)
+
+
+@pytest.mark.parametrize(
+    ("typed", "address"),
+    [
+        ("http://worker-0:6066", "http://worker-0:6066"),
+        ("http://127.0.0.1:6066/ui/?hotel=7&room=101#rooms", "http://127.0.0.1:6066"),
+        ("worker-0:6066", "http://worker-0:6066"),
+        ("https://workers.example.com/", "https://workers.example.com"),
+        ("[::1]:6066", "http://[::1]:6066"),
+    ],
+)
+def test_the_address_of_a_worker(typed: str, address: str) -> None:
+    assert worker_address(typed) == address
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "http://", "http://[", "127.0.0.1:99999", "a:b", "ftp://a", "http://u:secret@a:1"]
+)
+def test_what_is_no_address_of_a_worker(typed: str) -> None:
+    with pytest.raises(ValueError, match="want http://host:port") as caught:
+        worker_address(typed)
+    assert "secret" not in str(caught.value)
 
 
 # --- the .env file

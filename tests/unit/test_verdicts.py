@@ -64,6 +64,10 @@ def judged(
         (Letter().with_headers(source_topic=b"heartbeat-stream-repartition"), Verdict.FOREIGN),
         (Letter(headers=[]), Verdict.FOREIGN),
         (Letter().with_headers(source_topic=b"\xff"), Verdict.FOREIGN),
+        (Letter().with_headers(source_partition=b"x"), Verdict.ASTRAY),
+        (Letter().with_headers(source_partition=b"-1"), Verdict.ASTRAY),
+        (Letter().with_headers(source_partition=b"9" * 5000), Verdict.ASTRAY),
+        (Letter(headers=[("source-topic", b"heartbeat")]), Verdict.SEND),
         (Letter().with_headers(reason=b"row-refused"), Verdict.WRITE),
         (Letter(b"{}").with_headers(reason=b"row-refused"), Verdict.BAD),
     ],
@@ -110,6 +114,10 @@ def test_what_comes_back_is_sent_once_more_only_when_told_to() -> None:
     assert judged(Letter().with_headers(source_offset=b"18"), ledger=ledger).verdict is Verdict.SEND
     ledger.add(sent_key(TP, Letter()))
     assert judged(Letter(), ledger=ledger, again=True).verdict is Verdict.DONE
+
+
+def test_a_reason_that_is_none_of_ours_is_not_shown() -> None:
+    assert judged(Letter().with_headers(reason=b"\x1b[2J" * 1000)).reason == "unknown"
 
 
 def test_a_letter_that_tells_no_reason_has_one_all_the_same() -> None:
