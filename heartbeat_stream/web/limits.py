@@ -64,7 +64,9 @@ class LimitedServer(Server):
             return False
         if self.connections_of_one_max is None:
             return True
-        of_one = sum(one.client == connection.client for one in there)
+        of_one = sum(
+            isinstance(one, LimitedConnection) and one.client == connection.client for one in there
+        )
         return of_one <= self.connections_of_one_max
 
     def dress(self, request: BaseRequest, headers: MutableMapping[str, str]) -> None:

@@ -1,8 +1,9 @@
-"""With exactly the ACLs that the documents name, a login may do what docs/replay.md tells to do."""
+"""With exactly the ACLs and GRANTs of the documents a login may do what docs/replay.md tells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,49 @@ async def test_the_workers_login_and_what_it_needs_more(
     done = await run_command(world, *letters, max_future_ms=10_000_000_000)
     assert "1  ts-too-new: goes to the source topic" in done.out
     await run_command(world, *again)
+
+
+@pytest.fixture
+async def role(world: World) -> AsyncIterator[str]:
+    """A login of the database that may nothing yet."""
+    name = f"t{uuid.uuid4().hex[:12]}"
+    async with world.table.connect() as connection:
+        await connection.execute(f"CREATE ROLE {name} LOGIN")
+        yield name
+        await connection.execute(f"DROP OWNED BY {name}")
+        await connection.execute(f"DROP ROLE {name}")
+
+
+async def test_the_grants(world: World, role: str) -> None:
+    await world.prepare(cooldown_ms=600_000)
+    oracle = Oracle()
+    worker = await world.start_worker().ready()
+    await world.send([Heartbeat(7, f"{n}", now_ms()) for n in range(9)], oracle=oracle)
+    await oracle.matches(world.table)
+    await world.no_lag()
+    await worker.stopped()
+
+    place = world.settings.database_url.rpartition("@")[2]
+    url = f"postgresql://{role}@{place}"
+    table = world.table.table.quoted
+    rows, forget = ("replay", "rows", "--yes"), ("state", "forget", "7", "3", "--row", "--yes")
+    async with world.table.connect() as connection:
+        await connection.execute(f"TRUNCATE {table}")
+        await connection.execute(f"GRANT SELECT, INSERT, UPDATE ON {table} TO {role}")
+        for missing in ("SELECT", "INSERT", "UPDATE"):
+            await connection.execute(f"REVOKE {missing} ON {table} FROM {role}")
+            refused = await run_command(world, *rows, code=1, database_url=url)
+            assert f"{missing} " in refused.err
+            assert world.settings.table in refused.err
+            assert await world.table.rows() == {}
+            await connection.execute(f"GRANT {missing} ON {table} TO {role}")
+        done = await run_command(world, *rows, database_url=url)
+        assert "9 rows were written" in done.out
+        assert oracle.differences(await world.table.rows()) == []
+
+        refused = await run_command(world, *forget, code=1, database_url=url)
+        assert "permission denied" in refused.err
+        assert oracle.differences(await world.table.rows()) == []
+        await connection.execute(f"GRANT DELETE ON {table} TO {role}")
+        done = await run_command(world, *forget, database_url=url)
+        assert len(await world.table.rows()) == 8

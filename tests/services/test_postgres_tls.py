@@ -15,7 +15,7 @@ from heartbeat_stream.local.stack import EmbeddedStack
 from tests.support.certificates import Authority
 from tests.support.oracle import Oracle, TargetTable, now_ms
 from tests.support.program import lines_of, run_program
-from tests.support.secure_postgres import SecurePostgres
+from tests.support.secure_postgres import CERTIFICATE_ROLE, SecurePostgres
 from tests.support.world import Cluster, World, running_workers
 
 pytestmark = pytest.mark.services
@@ -87,6 +87,29 @@ async def test_a_server_that_proves_its_name(
         await oracle.matches(TargetTable(f"{admin}/{login.name}", world.settings.table))
         await worker.stopped()
         assert PASSWORD not in worker.log_text()
+
+
+async def test_a_client_that_proves_its_name(
+    secure_postgres: SecurePostgres, on_stack: dict[str, str], tmp_path: Path
+) -> None:
+    role, authority = CERTIFICATE_ROLE, secure_postgres.authority
+    connection = await asyncpg.connect(secure_postgres.admin_url)
+    await connection.execute(f"CREATE ROLE {role} LOGIN")
+    await connection.execute(f"CREATE DATABASE {role} OWNER {role}")
+    base = secure_postgres.url(role, "", database=role).replace(":@", "@")
+    for name, code in ((role, 0), ("somebody-else", 1), (None, 1)):
+        url = base
+        if name is not None:
+            certificate, key = authority.issue(name)
+            url += f"&sslcert={certificate}&sslkey={key}"
+        environment = {**on_stack, "HEARTBEAT_DATABASE_URL": url}
+        done = run_program("init", environment, tmp_path)
+        assert done.returncode == code, (name, done.stderr)
+        assert done.stderr.count("\n") == code
+        assert (role in done.stderr) == bool(code), done.stderr
+    await connection.execute(f"DROP DATABASE {role} WITH (FORCE)")
+    await connection.execute(f"DROP ROLE {role}")
+    await connection.close()
 
 
 @pytest.mark.parametrize(

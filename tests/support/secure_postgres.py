@@ -1,4 +1,5 @@
-"""A PostgreSQL that takes nothing but TLS and passwords from all but its superuser.
+"""A PostgreSQL that takes nothing but TLS and passwords from all but its superuser, and from
+``tls_client`` a certificate instead of a password.
 
 It comes from Debian's packages, since the embedded one is built without TLS. Its certificate is for
 ``localhost`` alone, so that 127.0.0.1 is a wrong name.
@@ -19,11 +20,15 @@ from heartbeat_stream.local.postgres import PostgresServer, unprivileged_uid
 from heartbeat_stream.local.scratch import ScratchDirectory
 from tests.support.certificates import Authority
 
-__all__ = ["SecurePostgres"]
+__all__ = ["CERTIFICATE_ROLE", "SecurePostgres"]
+
+#: The role that shows a certificate of its name.
+CERTIFICATE_ROLE = "tls_client"
 
 HBA = """\
 local   all all                trust
 host    all postgres 127.0.0.1/32 trust
+hostssl all tls_client 127.0.0.1/32 cert
 hostssl all all      127.0.0.1/32 scram-sha-256
 """
 
@@ -74,7 +79,11 @@ def secure_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure
     files = scratch.subdirectory("tls")
     issued = authority.issue("postgres", "localhost")
     (files / "hba.conf").write_text(HBA)
-    for name, file in (("server.pem", issued.certificate), ("server.key", issued.key)):
+    for name, file in (
+        ("server.pem", issued.certificate),
+        ("server.key", issued.key),
+        ("clients.pem", authority.file),
+    ):
         shutil.copy(file, files / name)
     for file in files.iterdir():
         file.chmod(0o600)
@@ -84,6 +93,7 @@ def secure_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure
         "ssl": "on",
         "ssl_cert_file": str(files / "server.pem"),
         "ssl_key_file": str(files / "server.key"),
+        "ssl_ca_file": str(files / "clients.pem"),
         "hba_file": str(files / "hba.conf"),
     }
     try:
