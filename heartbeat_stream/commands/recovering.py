@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -57,8 +58,14 @@ async def _done(operation: Operation, line: ProgressLine) -> tuple[Sequence[str]
 
 
 def run_reported(work: Coroutine[Any, Any, Result], settings: Settings) -> Result:
-    """Run it, and turn what may go wrong into a CommandError of one line."""
-    return asyncio.run(_reported(work, settings))
+    """Run it, and turn what may go wrong into a CommandError of one line.
+
+    A signal to end lets it tidy up first: a temporary directory may be as large as the tables.
+    """
+    try:
+        return asyncio.run(_reported(work, settings))
+    except asyncio.CancelledError:
+        raise CommandError("interrupted") from None
 
 
 def _confirm() -> None:
@@ -68,6 +75,15 @@ def _confirm() -> None:
     print("Go on? Type yes or y: ", end="", flush=True)
     if sys.stdin.readline().strip().lower() not in ("yes", "y"):
         raise CommandError("nothing was changed")
+
+
+def _end_on_signals() -> None:
+    """As Ctrl-C does, but for those who have no keyboard: a container's end, a terminal's."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 async def _reported(work: Coroutine[Any, Any, Result], settings: Settings) -> Result:
@@ -80,6 +96,7 @@ async def _reported(work: Coroutine[Any, Any, Result], settings: Settings) -> Re
     from heartbeat_stream.streaming.store import StoreError
     from heartbeat_stream.streaming.topic_admin import TopicError
 
+    _end_on_signals()
     try:
         return await work
     except BrokenPipeError:

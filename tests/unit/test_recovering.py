@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import io
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -98,6 +101,39 @@ def test_where_nobody_can_be_asked_nothing_is_done(monkeypatch: pytest.MonkeyPat
     with pytest.raises(CommandError, match="--yes"):
         carry_out(operation, arguments(), Settings())
     assert operation.calls == ["plan"]
+
+
+class Signalled(Operation):
+    """Is told to end by a signal, and has something to tidy up."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__()
+        self._number = number
+
+    async def run(self, progress: Progress) -> Sequence[str]:
+        os.kill(os.getpid(), self._number)
+        try:
+            await asyncio.sleep(0.1)
+        finally:
+            self.calls.append("tidied up")
+        return []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_lets_it_tidy_up(number: signal.Signals) -> None:
+    operation = Signalled(number)
+    with pytest.raises(CommandError, match="interrupted"):
+        carry_out(operation, arguments(yes=True), Settings())
+    assert operation.calls == ["plan", "tidied up"]
+
+
+def test_nohup_holds() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        operation = Signalled(signal.SIGHUP)
+        assert carry_out(operation, arguments(yes=True), Settings()) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize(
