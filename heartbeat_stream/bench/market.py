@@ -22,7 +22,8 @@ from heartbeat_stream.bench.runs import Run, median, median_cpu_us
 from heartbeat_stream.bench.throughput import committed, run_ceiling, wait_until_committed
 from heartbeat_stream.bench.verification import read_topic
 from heartbeat_stream.bench.worker_process import BenchError
-from heartbeat_stream.local.judged_feeds import MarketFeed, Truth
+from heartbeat_stream.local.judged_feeds import MarketFeed
+from heartbeat_stream.local.judged_traffic import Truth
 from heartbeat_stream.local.market_traffic import Kind
 from heartbeat_stream.local.record_sender import Record, open_sender
 
