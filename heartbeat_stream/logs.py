@@ -20,6 +20,8 @@ from urllib.parse import unquote, urlsplit
 from heartbeat_stream.settings import SPECS, Settings
 
 OURS = "heartbeat_stream"
+#: By logger, where the class of the error is from: tracebacks that tell nothing new.
+_TOLD_OTHERWISE = {("aiohttp.server", "aiohttp.http_exceptions"), ("asyncio", "aiokafka.errors")}
 _WIRE = "aiokafka.conn"
 
 _PACKAGE = Path(__file__).parent
@@ -78,10 +80,11 @@ def is_worth_a_line(record: logging.LogRecord) -> bool:
     """Whether a line is ours, or a warning about something of ours.
 
     Services that we derive from a library's log their starts and stops under our modules' names.
-    A request that is no HTTP is its sender's matter, who is told so with a 400.
+    A request that is no HTTP is its sender's matter, who is told so with a 400. What a broker
+    refused in a task that nobody waits for any more, aiokafka has said in a line of its own.
     """
     error = record.exc_info[1] if record.exc_info else None
-    if record.name == "aiohttp.server" and type(error).__module__ == "aiohttp.http_exceptions":
+    if (record.name, type(error).__module__) in _TOLD_OTHERWISE:
         return False
     return record.levelno >= logging.WARNING or not _is_a_librarys(record)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import mode
 import pytest
+from aiokafka.errors import UnknownTopicOrPartitionError
 
 from heartbeat_stream.logs import RepeatFilter, set_up_logs
 from heartbeat_stream.settings import Settings
@@ -162,3 +163,20 @@ def test_a_service_that_is_derived_from_a_librarys_is_not_heard_starting() -> No
     stream = log_of({"HEARTBEAT_LOG_LEVEL": "DEBUG"})
     asyncio.run(start_and_stop())
     assert "Starting" in stream.getvalue()
+
+
+def test_what_a_broker_refuses_after_the_end_has_no_traceback() -> None:
+    """A commit under way while its topic is deleted: aiokafka says so, and nobody waits for it."""
+
+    async def leave_failing(error: Exception) -> None:
+        async def fail() -> None:
+            raise error
+
+        task = asyncio.create_task(fail())
+        await asyncio.wait([task])
+
+    stream = log_of({})
+    asyncio.run(leave_failing(UnknownTopicOrPartitionError()))
+    assert stream.getvalue() == ""
+    asyncio.run(leave_failing(ValueError("a defect")))
+    assert "ValueError: a defect" in stream.getvalue()
