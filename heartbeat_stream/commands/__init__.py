@@ -24,6 +24,8 @@ MODULES = (
     "judge",
     "replay",
     "state",
+    "clean",
+    "selftest",
     "bench",
 )
 

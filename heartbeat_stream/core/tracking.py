@@ -24,6 +24,7 @@ __all__ = [
     "OTHER",
     "BoundedNames",
     "TrackingEvent",
+    "judged_types",
     "marked",
     "read_event",
     "unmarked",
@@ -39,6 +40,11 @@ _SIGNUP = "track_signup"
 _BIGINT = 2**63
 _INT_DIGITS_MAX = 18
 _BIGINT_CHARACTERS_MAX = 20
+
+
+def judged_types(*, signup: bool) -> tuple[str, ...]:
+    """The types of events that may have an identity."""
+    return (_TRACK, _SIGNUP) if signup else (_TRACK,)
 
 
 class TrackingEvent(msgspec.Struct, frozen=True, gc=False):
@@ -70,7 +76,7 @@ class TrackingEvent(msgspec.Struct, frozen=True, gc=False):
         ``signup``: whether events of the type ``track_signup`` have one too. The key begins with
         ``partition_key``.
         """
-        if self.type != _TRACK and not (signup and self.type == _SIGNUP):
+        if self.type not in judged_types(signup=signup):
             return None
         if not self.distinct_id or self.track_id is None or self.time is None:
             return None
@@ -147,8 +153,14 @@ def marked(remark: str | None) -> str:
 
 
 def unmarked(remark: str | None) -> str | None:
-    """The remark of an event that was marked and is no duplicate."""
-    return None if remark is None else remark.removeprefix(MARK)
+    """The remark of an event that was marked and is no duplicate: without any mark before it, and
+    None where nothing is left.
+    """
+    if remark is None or not remark.startswith(MARK):
+        return remark
+    while remark.startswith(MARK):
+        remark = remark.removeprefix(MARK)
+    return remark or None
 
 
 class BoundedNames:

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-import asyncpg
-
-from heartbeat_stream.database import postgres_settings
+from heartbeat_stream.recovery.database import database_connection
 from heartbeat_stream.recovery.errors import RecoveryError
 from heartbeat_stream.settings import Settings
-from heartbeat_stream.sinks.connections import Connections
-from heartbeat_stream.sinks.postgres_errors import PREPARING, SinkUnavailable, classify
 from heartbeat_stream.sinks.table import Table, delete_sql, exists_sql
 from heartbeat_stream.sinks.table_inspection import inspect_table
 
@@ -23,7 +16,7 @@ async def refuse_wrong_table(settings: Settings) -> None:
 
     Raises SinkUnavailable where there is no database.
     """
-    async with _connection(settings) as connection:
+    async with database_connection(settings) as connection:
         problems = await inspect_table(connection, Table.parse(settings.table))
     if problems:
         more = len(problems) - 1
@@ -32,7 +25,7 @@ async def refuse_wrong_table(settings: Settings) -> None:
 
 async def has_row(settings: Settings, hotel: int, room: str) -> bool:
     """Whether the room has a row. Raises SinkUnavailable."""
-    async with _connection(settings) as connection:
+    async with database_connection(settings) as connection:
         found: bool = await connection.fetchval(
             exists_sql(Table.parse(settings.table)), hotel, room
         )
@@ -41,24 +34,6 @@ async def has_row(settings: Settings, hotel: int, room: str) -> bool:
 
 async def delete_row(settings: Settings, hotel: int, room: str) -> bool:
     """Delete the room's row; whether there was one. Raises SinkUnavailable."""
-    async with _connection(settings) as connection:
+    async with database_connection(settings) as connection:
         status = await connection.execute(delete_sql(Table.parse(settings.table)), hotel, room)
     return bool(status == "DELETE 1")
-
-
-@asynccontextmanager
-async def _connection(settings: Settings) -> AsyncIterator[asyncpg.Connection]:
-    """A connection for once; what goes wrong with it is SinkUnavailable."""
-    connections = Connections(postgres_settings(settings, pool_size=1))
-    try:
-        async with connections.use() as connection:
-            yield connection
-    except SinkUnavailable:
-        raise
-    except Exception as error:
-        unavailable = classify(error, PREPARING)
-        if isinstance(unavailable, SinkUnavailable):
-            raise unavailable from error
-        raise
-    finally:
-        await connections.stop(timeout=1.0)

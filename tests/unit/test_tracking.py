@@ -202,6 +202,9 @@ def test_unmarking() -> None:
     assert unmarked("du-beta") == "beta"
     assert unmarked("beta") == "beta"
     assert unmarked(None) is None
+    assert unmarked("du-") is None, "as it was before it was marked"
+    assert unmarked("") == ""
+    assert unmarked("du-du-beta") == "beta", "or it would lose another one each time"
 
 
 def test_labels_are_bounded() -> None:

@@ -1,0 +1,1 @@
+"""`selftest`: known reports through a system that runs, and what became of them."""
