@@ -120,6 +120,21 @@ async def test_what_is_read_again_after_a_kill_is_stored_once(world: World) -> N
     assert [row["remark"] for row in before] == [None, "du-"] * 200
 
 
+async def test_nothing_counts_as_read_before_its_row_is_there(world: World) -> None:
+    """The table is locked, and the worker is killed with all of its rows on their way."""
+    await prepare_tracking(world, checkpoint_ms=200)
+    await report(world, [event(n) for n in range(200)])
+    async with world.table.connect() as connection, connection.transaction():
+        await connection.execute(f"LOCK TABLE {world.settings.tracking_table}")
+        worker = await world.start_worker().ready()
+        await worker.until_metric("heartbeat_tracking_events_total", 200)
+        await worker.until_metric("heartbeat_checkpoint_age_seconds", 2)
+        await worker.kill()
+    await world.start_worker().ready()
+    await no_lag_of_jobs(world)
+    assert [row["offset"] for row in await stored(world)] == list(range(200))
+
+
 @on_embedded
 async def test_what_the_door_has_judged_is_not_judged_again(world: World) -> None:
     """Copies that pass a door without an answer of its store stay unmarked, although the job could

@@ -17,6 +17,8 @@ SENT_MAX = 100_000
 SENT_PER_S = 1_000
 
 _JUDGED = "heartbeat_judged_total"
+#: On a busy machine much is left to be read when the last worker is at its work.
+_READ_S = 180.0
 
 
 async def kills_and_rebalances(
@@ -35,10 +37,10 @@ async def kills_and_rebalances(
     await first.kill()
     third = await world.start_worker().ready()
     await second.kill()
-    await third.until_metric(_JUDGED, 2_000, 60)
+    await third.until_metric(_JUDGED, 1_000, 60)
     enough.set()
     await task
-    await no_lag_of_jobs(world)
+    await no_lag_of_jobs(world, _READ_S)
     return third
 
 
@@ -53,5 +55,5 @@ async def kills_one_after_the_other(
         await worker.kill()
         worker = await world.start_worker().ready()
     await task
-    await no_lag_of_jobs(world)
+    await no_lag_of_jobs(world, _READ_S)
     return worker
