@@ -45,11 +45,15 @@ def connection(settings: Settings) -> dict[str, Any]:
 async def open_consumer(
     settings: Settings, group: str | None = None, **options: Any
 ) -> AsyncIterator[AIOKafkaConsumer]:
-    """A consumer that joins no group; ``group`` is the one that it commits for."""
+    """A consumer that joins no group; ``group`` is the one that it commits for.
+
+    As the workers, it reads nothing of a transaction that is open or was aborted.
+    """
     consumer = AIOKafkaConsumer(
         group_id=group,
         enable_auto_commit=False,
         auto_offset_reset="none",
+        isolation_level="read_committed",
         **{**connection(settings), **options},
     )
     try:
@@ -85,11 +89,9 @@ async def partition_counts(settings: Settings, names: Iterable[str]) -> dict[str
     return {name: found[name].partitions for name in wanted}
 
 
-async def ends_of(
-    settings: Settings, tps: Iterable[TopicPartition], isolation: str = "read_uncommitted"
-) -> dict[TopicPartition, int]:
-    """Where each partition ends: for "read_committed" in front of a transaction that is open."""
-    async with open_consumer(settings, isolation_level=isolation) as consumer:
+async def ends_of(settings: Settings, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where each partition ends for the workers: in front of a transaction that is open."""
+    async with open_consumer(settings) as consumer:
         return dict(await consumer.end_offsets(list(tps)))
 
 

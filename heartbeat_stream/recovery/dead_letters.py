@@ -178,11 +178,11 @@ class DeadLetterReplay:
             return set()
         tps = [TopicPartition(name, one) for one in range(found[name].partitions)]
         starts = await offsets_at(self._settings, tps, Earliest())
-        ends = await ends_of(self._settings, tps, "read_committed")
+        ends = await ends_of(self._settings, tps)
         spans = {tp: Span(starts[tp], ends[tp]) for tp in tps}
         return {
             record.key
-            async for _, records in read_spans(self._settings, spans, "read_committed")
+            async for _, records in read_spans(self._settings, spans)
             for record in records
             if record.key is not None
         }

@@ -35,11 +35,13 @@ def records_in(spans: Mapping[TopicPartition, Span]) -> int:
 
 
 async def read_spans(
-    settings: Settings, spans: Mapping[TopicPartition, Span], isolation: str = "read_uncommitted"
+    settings: Settings, spans: Mapping[TopicPartition, Span]
 ) -> AsyncIterator[tuple[TopicPartition, list[FetchedRecord]]]:
     """The records of each span, in order within a partition, each list of one partition.
 
-    What retention deletes meanwhile is passed over. Raises KafkaError.
+    As workers read them: those of aborted transactions are nobody's. Waits for the end of one that
+    is open within a span, which none is whose end `ends_of` or `offsets_at` has told. What
+    retention deletes meanwhile is passed over. Raises KafkaError.
     """
     left = {tp for tp, span in spans.items() if len(span)}
     if not left:
@@ -48,7 +50,6 @@ async def read_spans(
         settings,
         fetch_max_wait_ms=50,
         max_partition_fetch_bytes=_PARTITION_BYTES,
-        isolation_level=isolation,
     ) as consumer:
         fetch_raw_records(consumer)
         consumer.assign(sorted(left))

@@ -85,6 +85,7 @@ async def test_the_tables_of_a_new_application_id(world: World, keyed: bool) -> 
     await world.prepare(cooldown_ms=600_000, source_keyed=keyed)
     oracle = Oracle()
     await have_rooms(world, oracle)
+    await world.abort(Heartbeat(7, "aborted", now_ms()))
     async with world.producer() as producer:
         await producer.send_and_wait(world.topic, b"no heartbeat", b"7:x")
     old = world.settings.app_id

@@ -179,12 +179,14 @@ async def test_a_range_is_sent_again_while_workers_run(world: World) -> None:
     await written(world, worker, oracle, rooms("before "))
     start = now_ms()
     await written(world, worker, oracle, rooms("within "))
+    await world.abort(Heartbeat(7, "aborted", now_ms()))
     end = now_ms()
     await written(world, worker, oracle, rooms("after "))
     ends = await world.ends()
     arguments = ["replay", "source", "--from", iso(start), "--to", iso(end)]
     plan = await run_command(world, *arguments, "--dry-run")
-    assert f"{ROOMS} records at most" in plan.out
+    # One has an offset and was aborted; so has its marker, where that was there before `end`.
+    assert any(f"{ROOMS + more} records at most" in plan.out for more in (1, 2))
     assert await world.ends() == ends
     done = await run_command(world, *arguments, "--yes")
     assert f"{ROOMS} records were sent to {world.topic} again" in done.out

@@ -166,6 +166,14 @@ class World:
 
     # -- records ---------------------------------------------------------------------------------
 
+    async def abort(self, heartbeat: Heartbeat) -> None:
+        """Send this in a transaction that comes to nothing, as a replay that is killed does."""
+        async with self.producer(transactional_id=f"{self.settings.app_id}-aborts") as producer:
+            await producer.begin_transaction()
+            key = room_key(heartbeat.hotel_id, heartbeat.room_id)
+            await producer.send_and_wait(self.topic, encode(heartbeat), key)
+            await producer.abort_transaction()
+
     @asynccontextmanager
     async def producer(self, **options: Any) -> AsyncIterator[AIOKafkaProducer]:
         """A producer for records made by hand, acknowledged by all. The options are aiokafka's."""
