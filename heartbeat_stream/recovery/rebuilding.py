@@ -14,9 +14,10 @@ from itertools import islice
 
 from aiokafka.structs import TopicPartition
 
-from heartbeat_stream.core.heartbeat import room_key
+from heartbeat_stream.core.heartbeat import Bounds, canonical_key_matches, decode, room_key
 from heartbeat_stream.core.latest import Candidate, Combined, Record, combine
 from heartbeat_stream.core.partition import partition_for
+from heartbeat_stream.core.reasons import Reason, Rejected
 from heartbeat_stream.core.room import Room
 from heartbeat_stream.jobs.heartbeat_tables import LATEST, encode, latest_version
 from heartbeat_stream.recovery.cluster import (
@@ -142,7 +143,7 @@ class StateRebuild:
         return [
             f"in the tables of {settings.app_id}: {number_of(rooms, 'room')}, from "
             f"{number_of(done, 'record')}",
-            f"{were(rejected, 'record')} no heartbeat, and not made a dead letter again",
+            f"{were(rejected, 'record')} refused, of which the old workers have made dead letters",
             f"start workers with HEARTBEAT_APP_ID={settings.app_id}",
         ]
 
@@ -169,8 +170,23 @@ def _internal(settings: Settings, existing: dict[str, TopicState]) -> list[Topic
 
 def _judge(settings: Settings, tp: TopicPartition, records: Sequence[Record]) -> Combined:
     """The newest heartbeat of each room among these, and what is none."""
-    now = time.time_ns() // 1_000_000
-    return combine(records, tp.partition, bounds_of(settings, now))
+    bounds = bounds_of(settings, time.time_ns() // 1_000_000)
+    if not settings.source_keyed:
+        return combine(records, tp.partition, bounds)
+    right, misplaced = list[Record](), list[Record]()
+    for record in records:
+        (right if _is_in_place(record, bounds) else misplaced).append(record)
+    combined = combine(right, tp.partition, bounds)
+    combined.rejected += [(one, Rejected(Reason.WRONG_KEY, "")) for one in misplaced]
+    return combined
+
+
+def _is_in_place(record: Record, bounds: Bounds) -> bool:
+    """Whether the key is its room's; whether it is a heartbeat is not judged here."""
+    try:
+        return canonical_key_matches(record.key, decode(record.value or b"", bounds))
+    except Rejected:
+        return True
 
 
 def _keep(stores: Sequence[PartitionStore], combined: Combined) -> None:
