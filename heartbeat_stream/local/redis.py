@@ -10,9 +10,20 @@ from heartbeat_stream.local.process import LOOPBACK, ServerError, ServerProcess,
 from heartbeat_stream.local.scratch import ScratchDirectory
 from heartbeat_stream.local.server import LocalServer
 
-__all__ = ["RedisServer"]
+__all__ = ["RedisServer", "redis_program"]
 
 _PROGRAM = "redis-server"
+
+
+def redis_program() -> str:
+    """Where it is. Raises ServerError where it is not installed."""
+    program = shutil.which(_PROGRAM)
+    if program is None:
+        raise ServerError(
+            f"{_PROGRAM} is not installed: install it (Debian's package has that name), or choose "
+            "another store"
+        )
+    return program
 
 
 class RedisServer(LocalServer):
@@ -22,12 +33,7 @@ class RedisServer(LocalServer):
     """
 
     def __init__(self) -> None:
-        program = shutil.which(_PROGRAM)
-        if program is None:
-            raise ServerError(
-                f"{_PROGRAM} is not installed: install it (Debian's package has that name), or "
-                "choose another store"
-            )
+        program = redis_program()
         self.port = take_port(0, "redis")
         self.password = secrets.token_hex(16)
         self._scratch = ScratchDirectory("redis")

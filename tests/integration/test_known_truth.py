@@ -4,9 +4,7 @@ wrong. As users see it, too: `simulate --verify`, `demo --job`."""
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -18,30 +16,13 @@ from heartbeat_stream.local.judged_feeds import make_feed
 from heartbeat_stream.local.judged_traffic import Truth
 from tests.support.brokers import on_embedded
 from tests.support.door import PATIENT, open_door
+from tests.support.program import run_program
 from tests.support.tracking import prepare_tracking
-from tests.support.worker import INHERITED
 from tests.support.world import World
 
 JOBS = ("market", "messages", "tracking")
 SENT = 10_000
 NOWHERE = "postgresql://127.0.0.1:1/none"
-
-
-def run(*arguments: str, directory: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "heartbeat_stream", *arguments],
-        cwd=directory,
-        env={
-            **{name: os.environ[name] for name in INHERITED if name in os.environ},
-            "HOME": str(directory),
-            "LC_ALL": "C.UTF-8",
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize("job", JOBS)
@@ -109,7 +90,7 @@ async def test_simulate_verifies_what_goes_through_the_door(world: World) -> Non
 
 def simulate(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
     size = ("--verify", "--seconds", "2", "--rate", "1000")
-    return run("simulate", *arguments, *size, directory=world.directory, **world.environment)
+    return run_program("simulate", world.environment, world.directory, *arguments, *size)
 
 
 def all_is_right(done: subprocess.CompletedProcess[str]) -> None:
@@ -130,7 +111,7 @@ def all_is_right(done: subprocess.CompletedProcess[str]) -> None:
 def test_what_simulate_cannot_do_is_one_line(
     tmp_path: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    done = run("simulate", "--seconds", "1", *arguments, directory=tmp_path)
+    done = run_program("simulate", {}, tmp_path, "--seconds", "1", *arguments)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert said in line
@@ -148,5 +129,5 @@ def test_what_simulate_cannot_do_is_one_line(
     ids=" ".join,
 )
 def test_demo(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = run("demo", "--seconds", "3", "--rate", "1000", "--job", *arguments, directory=tmp_path)
-    all_is_right(done)
+    size = ("--seconds", "3", "--rate", "1000")
+    all_is_right(run_program("demo", {}, tmp_path, *size, "--job", *arguments, seconds=180))

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -28,6 +29,7 @@ from tests.support.door import (
     verdicts,
     wrong_verdicts,
 )
+from tests.support.program import run_program
 from tests.support.sdk import event
 from tests.support.seen_stores import keeps_to_the_protocol, one_claim_wins, seen_expires
 from tests.support.topic_reader import open_reader
@@ -134,3 +136,22 @@ async def test_a_redis_that_hangs_holds_nobody(world: World) -> None:
     async with open_reader(world.bootstrap_servers, settings.tracking_topic) as reader:
         found = verdicts(await reader.until(20))
     assert all(one == {Verdict.UNJUDGED: 1} for one in found.values())
+
+
+@pytest.mark.slow
+def test_demo(tmp_path: Path) -> None:
+    """With a Redis of its own, which is gone with it."""
+    arguments = ("--tracking-place", "door", "--collect-store", "redis")
+    size = ("--seconds", "3", "--rate", "1000")
+    done = run_program("demo", {}, tmp_path, "--job", "tracking", *size, *arguments, seconds=180)
+    assert done.stdout.splitlines()[-1] == "false: 0, missed: 0", done.stdout + done.stderr
+    assert done.returncode == 0
+
+
+def test_a_demo_without_the_program_says_so(tmp_path: Path) -> None:
+    arguments = ("--tracking-place", "door", "--collect-store", "redis")
+    environment = {"PATH": "/nowhere"}
+    done = run_program("demo", environment, tmp_path, "--job", "tracking", *arguments, seconds=180)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "redis-server is not installed" in line

@@ -16,7 +16,11 @@ INHERITED = ("PATH", "PYTHONPATH")
 
 
 def run_program(
-    command: str, environment: Mapping[str, str], directory: Path, *arguments: str
+    command: str,
+    environment: Mapping[str, str],
+    directory: Path,
+    *arguments: str,
+    seconds: float = SECONDS,
 ) -> subprocess.CompletedProcess[str]:
     """Run ``heartbeat-stream COMMAND`` with these HEARTBEAT_ variables alone, in a directory."""
     return subprocess.run(
@@ -25,7 +29,7 @@ def run_program(
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=seconds,
         check=False,
     )
 

@@ -12,17 +12,23 @@ from contextlib import asynccontextmanager
 
 from heartbeat_stream.local.demo.program import demo_process
 from heartbeat_stream.local.process import LOOPBACK, ServerError, ServerProcess, free_port
-from heartbeat_stream.local.redis import RedisServer
+from heartbeat_stream.local.redis import RedisServer, redis_program
 from heartbeat_stream.local.stack import EmbeddedStack
 from heartbeat_stream.settings import Settings
 
-__all__ = ["open_demo_door"]
+__all__ = ["check_demo_door", "open_demo_door"]
 
 _READY_S = 60.0
 _ASK_S = 5.0
 _END_S = 20.0
 #: A store on a busy machine may be slow and well. In a demo nobody waits for the answer.
 _STORE_WAIT_MS = 5_000
+
+
+def check_demo_door(settings: Settings) -> None:
+    """Raise ServerError where the store is one that this machine does not have."""
+    if settings.collect_store == "redis":
+        redis_program()
 
 
 @asynccontextmanager

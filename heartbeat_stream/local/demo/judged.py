@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError
 from heartbeat_stream.commands import CommandError
 from heartbeat_stream.commands import init as init_command
 from heartbeat_stream.commands.progress_line import ProgressLine
-from heartbeat_stream.local.demo.door import open_demo_door
+from heartbeat_stream.local.demo.door import check_demo_door, open_demo_door
 from heartbeat_stream.local.demo.screen import Screen, line
 from heartbeat_stream.local.demo.worker import start_worker
 from heartbeat_stream.local.judged_feeds import make_feed
@@ -54,6 +54,8 @@ async def _run(job: str, chosen: Mapping[str, str], load: Load, screen: Screen) 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    if _is_at_the_door(job, chosen):
+        check_demo_door(Settings.load(chosen))
     screen.say(line("starting   a broker and PostgreSQL"))
     stack = EmbeddedStack()
     try:
@@ -85,15 +87,19 @@ async def _run(job: str, chosen: Mapping[str, str], load: Load, screen: Screen) 
     return 1 if feed.truth().wrong else 0
 
 
+def _is_at_the_door(job: str, environment: Mapping[str, str]) -> bool:
+    return job == "tracking" and Settings.load(environment).tracking_place == "door"
+
+
 @asynccontextmanager
 async def _door(
     job: str, stack: EmbeddedStack, environment: Mapping[str, str], screen: Screen
 ) -> AsyncIterator[str | None]:
     """The URL of a collector, where it is one that judges."""
-    settings = Settings.load(environment)
-    if job != "tracking" or settings.tracking_place != "door":
+    if not _is_at_the_door(job, environment):
         yield None
         return
+    settings = Settings.load(environment)
     screen.say(
         line(
             f"starting   a collector that remembers what it has seen in {settings.collect_store},"
