@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from heartbeat_stream.local.stack import EmbeddedStack
@@ -198,6 +198,25 @@ def projects() -> Iterator[str]:
     return (f"project-{number}" for number in count())
 
 
+def one(at_ms: int, remark: str | None = None, flush_time: int | None = None) -> Given:
+    """A copy of one event, received then."""
+    return Given("track", "a", 7, 1000, flush_time, remark, at_ms, 0)
+
+
+def at(rows: list[Given], *, delete: bool = False) -> Any:
+    """An example that is always tried."""
+    return example(rows=rows, delete=delete, signup=False, batch=3)
+
+
+@at([one(START_MS, "du-")])
+@at([one(START_MS - 1, "du-x")])
+@at([one(END_MS, "du-x")])
+@at([one(END_MS - 1), one(END_MS + HOUR_MS - 1)])
+@at([one(END_MS - 1), one(END_MS + HOUR_MS)])
+@at([one(START_MS), one(START_MS - HOUR_MS)])
+@at([one(START_MS), one(START_MS - HOUR_MS - 1)])
+@at([one(START_MS - HOUR_MS), one(END_MS)])
+@at([one(START_MS, "du-"), one(END_MS + DAY_MS, None, 1), one(START_MS - 2 * DAY_MS)], delete=True)
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=given_rows, delete=st.booleans(), signup=st.booleans(), batch=st.sampled_from([1, 3]))
 def test_it_does_what_a_naive_model_does(
@@ -209,9 +228,11 @@ def test_it_does_what_a_naive_model_does(
     batch: int,
 ) -> None:
     project = next(projects)
-    placed = {(one.partition, offset): one for offset, one in enumerate(rows)}
+    placed = {(each.partition, offset): each for offset, each in enumerate(rows)}
+    before = {place: each.remark for place, each in placed.items()}
     stored = [
-        row(one.document(), project, one.at_ms, place, one.remark) for place, one in placed.items()
+        row(each.document(), project, each.at_ms, place, each.remark)
+        for place, each in placed.items()
     ]
     wanted, numbers = modelled(placed, delete=delete, signup=signup)
 
@@ -220,7 +241,7 @@ def test_it_does_what_a_naive_model_does(
             await events.store(stored)
         operation = cleaning(events, project, delete=delete, signup=signup, batch=batch)
         planned = await operation.plan(quiet)
-        assert await events.remarks(project) == {place: one.remark for place, one in placed.items()}
+        assert await events.remarks(project) == before
         assert counted(planned) == numbers
         assert counted(await operation.run(quiet)) == numbers
         assert await events.remarks(project) == wanted
