@@ -49,17 +49,17 @@ async def keys_in(
     """
     # The first answer takes as long as reading the range does.
     await connection.execute("SET LOCAL statement_timeout = 0")
-    cursor = await connection.cursor(
-        keys_sql(scope.table),
+    # In SQL: a cursor of asyncpg leaves a named statement behind in the sessions of a pooler.
+    await connection.execute(
+        f"DECLARE keys NO SCROLL CURSOR FOR {keys_sql(scope.table)}",
         scope.project,
         scope.types,
         scope.start_ms - scope.margin_ms,
         scope.end_ms + scope.margin_ms,
         scope.start_ms,
         scope.end_ms,
-        timeout=_FINDING_S,
     )
-    while rows := await cursor.fetch(batch, timeout=_FINDING_S):
+    while rows := await connection.fetch(f"FETCH {batch} FROM keys", timeout=_FINDING_S):
         yield [(row["distinct_id"], row["track_id"], row["time"]) for row in rows]
 
 

@@ -8,40 +8,14 @@ import re
 
 import pytest
 
-from heartbeat_stream.core.tracking_record import Verdict
 from tests.support.brokers import on_embedded
 from tests.support.command import Done, run_command, start_command
-from tests.support.door import open_door
+from tests.support.door import PATIENT, open_door
+from tests.support.selftest import agrees_at_the_door, as_wanted, numbers
 from tests.support.tracking import prepare_tracking, stored
 from tests.support.world import World
 
 pytestmark = on_embedded
-
-#: Sent; rows and marked rows that are wanted, by policy.
-WANTED = {
-    "batch": (100, {"mark": (100, 0), "drop": (100, 0)}),
-    "compressed": (100, {"mark": (100, 0), "drop": (100, 0)}),
-    "repeated": (62, {"mark": (62, 42), "drop": (20, 0)}),
-    "exempt": (32, {"mark": (32, 0), "drop": (32, 0)}),
-    "single": (8, {"mark": (8, 0), "drop": (8, 0)}),
-}
-
-
-def numbers(done: Done) -> dict[str, list[int]]:
-    """By kind: sent, rows wanted and found, marked wanted and found."""
-    found = {}
-    for line in done.out.splitlines()[1 : 1 + len(WANTED)]:
-        kind, *rest = line.removesuffix("WRONG").split()
-        found[kind] = list(map(int, rest))
-    return found
-
-
-def as_wanted(policy: str) -> dict[str, list[int]]:
-    found = {}
-    for kind, (sent, by_policy) in WANTED.items():
-        rows, marked = by_policy[policy]
-        found[kind] = [sent, rows, rows, marked, marked]
-    return found
 
 
 @pytest.mark.parametrize("policy", ["mark", "drop"])
@@ -62,20 +36,11 @@ async def test_behind_kafka(world: World, policy: str) -> None:
     ("policy", "store"), [("mark", "memory"), ("drop", "memory"), ("mark", "postgres")]
 )
 async def test_at_the_door(world: World, policy: str, store: str) -> None:
-    await prepare_tracking(
-        world, tracking_policy=policy, tracking_place="door", collect_store=store
-    )
-    world.start_worker()
-    async with open_door(world.settings) as door:
-        done = await run_command(world, "selftest", "tracking", "--url", door.url)
-        assert numbers(done) == as_wanted(policy)
-        judged = door.service.figures.events
-    duplicates = sum(n for key, n in judged.items() if Verdict.DUPLICATE in key)
-    assert duplicates == 42, "the door has judged, not the job behind it"
+    await agrees_at_the_door(world, policy, collect_store=store)
 
 
 async def test_through_a_collector_that_leaves_it_to_the_job(world: World) -> None:
-    await prepare_tracking(world)
+    await prepare_tracking(world, **PATIENT)
     world.start_worker()
     async with open_door(world.settings) as door:
         address = door.url.removeprefix("http://")

@@ -16,8 +16,11 @@ from heartbeat_stream.local.postgres import PostgresServer, unprivileged_uid
 from heartbeat_stream.local.process import LOOPBACK, ServerProcess, take_port
 from heartbeat_stream.local.scratch import ScratchDirectory
 from heartbeat_stream.local.server import LocalServer
+from heartbeat_stream.recovery.cleaning import EventCleaning
+from heartbeat_stream.recovery.event_groups import Scope
 from heartbeat_stream.sinks.postgres import PostgresSettings, PostgresSink, SinkUnavailable, Table
 from heartbeat_stream.sinks.table import ddl
+from tests.support.stored_events import StoredEvents, row
 from tests.support.wait import wait_until_async
 
 pytestmark = [
@@ -33,6 +36,7 @@ TABLE = Table(None, "room_status")
 TS = 1_700_000_000_000
 SERVER_SESSIONS = 2  # fewer than the sinks have connections: they have to share them
 FLUSHES = 1_000
+EVENT = b'{"type": "track", "distinct_id": "a", "_track_id": 7, "time": 1}'
 ROOMS = 40
 
 
@@ -130,6 +134,22 @@ async def server_sessions(admin: asyncpg.Connection) -> int:
             " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
         )
     )
+
+
+async def test_events_are_cleaned_again_and_again(pooler: PgBouncer) -> None:
+    """More often than there are sessions at the server, each of which serves several runs."""
+    events = StoredEvents(pooler.url)
+    events.environment["HEARTBEAT_DATABASE_POOLER"] = "true"
+    await events.create()
+    for copies in range(3 * SERVER_SESSIONS):
+        await events.store([row(EVENT, "shop", TS, (0, copies))])
+        scope = Scope(events.table, "shop", TS, TS + 1, 1_000, signup=False)
+        cleaning = EventCleaning(events.settings, scope, delete=False, batch=1)
+        await cleaning.plan(lambda text: None)
+        await cleaning.run(lambda text: None)
+        remarks = await events.remarks("shop")
+        assert remarks == {place: "du-" if place[1] else None for place in remarks}
+        assert len(remarks) == copies + 1
 
 
 async def test_a_thousand_flushes(pooler: PgBouncer, admin: asyncpg.Connection) -> None:

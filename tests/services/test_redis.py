@@ -32,6 +32,7 @@ from tests.support.door import (
 from tests.support.program import run_program
 from tests.support.sdk import event
 from tests.support.seen_stores import keeps_to_the_protocol, one_claim_wins, seen_expires
+from tests.support.selftest import agrees_at_the_door
 from tests.support.topic_reader import open_reader
 from tests.support.wait import suspend
 from tests.support.world import World
@@ -112,6 +113,12 @@ async def test_known_truth_at_the_door(redis: RedisServer, world: World, policy:
         records = await reader.until(kept)
         assert not await reader.fetch()
     assert not wrong_verdicts(verdicts(records), traffic, dropped=policy == "drop")
+
+
+@on_embedded
+@pytest.mark.parametrize("policy", ["mark", "drop"])
+async def test_the_self_test_at_the_door(redis: RedisServer, world: World, policy: str) -> None:
+    await agrees_at_the_door(world, policy, collect_store="redis", collect_redis_url=redis.url)
 
 
 @on_embedded

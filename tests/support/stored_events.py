@@ -63,7 +63,8 @@ class StoredEvents:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[asyncpg.Connection]:
-        connection = await asyncpg.connect(self.settings.database_url)
+        size = 0 if self.settings.database_pooler else 100
+        connection = await asyncpg.connect(self.settings.database_url, statement_cache_size=size)
         try:
             yield connection
         finally:
