@@ -26,6 +26,7 @@ GOALS = {
     "market": Goal("market messages, three layers, to the ceiling", "", 0.25, 0.25),
     "quix": Goal("to Quix Streams with state", "times", 4, 6),
     "upsert": Goal("rows upserted, to COPY, batches of 5,000", "", 0.7, 0.9),
+    "printing": Goal("message filter, arrival to print, p99", "s", 0.1, 0.1, most=True),
     "latency": Goal("due until in the database, p99", "s", 1.0, 0.3, most=True),
     "memory": Goal("resident memory per pending room", "bytes", 600, 300, most=True),
     "changelog": Goal("recovery of all rooms from the changelogs alone", "s", 30, 10, most=True),

@@ -11,6 +11,7 @@ PARTS = {
     "slow-database": "keyed, and each statement takes 50 ms longer",
     "peers": "other frameworks, on the topic of keyed (make bench-peers installs them)",
     "upsert": "rows per second of the sink beside PostgreSQL's COPY",
+    "printing": "the message filter, from arrival to print, at 5,000 texts/s",
     "latency": "due until in the database, at 30,000 heartbeats/s; stalls of the event loop",
     "market": "market messages with duplicates, three layers on: keyed and unkeyed source",
     "state": "memory of pending rooms, and recovery",

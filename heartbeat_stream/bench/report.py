@@ -16,6 +16,7 @@ from heartbeat_stream.bench import figures
 from heartbeat_stream.bench.chart import chart
 from heartbeat_stream.bench.histogram import histogram, quantile
 from heartbeat_stream.bench.market import MarketThroughput
+from heartbeat_stream.bench.printing import Printing
 from heartbeat_stream.bench.runs import Run, Throughput, median, median_cpu_us
 from heartbeat_stream.bench.suite import Results
 
@@ -58,6 +59,8 @@ def as_text(results: Results) -> str:
         lines += [*_throughput(one), ""]
     for market in results.market:
         lines += [*_market(market), ""]
+    for printing in results.printing:
+        lines += [_printing(printing), ""]
     for test in results.latency:
         seen = test.latencies
         lines += [
@@ -135,6 +138,15 @@ def _market(one: MarketThroughput) -> Iterator[str]:
     )
 
 
+def _printing(one: Printing) -> str:
+    marks = ", ".join(f"p{100 * share:g} {ms:.0f} ms" for share, ms in _marks(one.latencies_ms))
+    return (
+        f"printing on {one.broker}: {one.sent:,} texts, {one.test.per_second:,}/s, of which "
+        f"{one.suppressed:,} were suppressed; arrival to print {marks}; the worker took "
+        f"{one.worker_cpu_share:.0%} of a core"
+    )
+
+
 def _runs(title: str, runs: Sequence[Run]) -> str:
     rates = ", ".join(f"{run.per_second:,.0f}" for run in runs)
     return (
@@ -166,6 +178,17 @@ def as_json(results: Results) -> dict[str, object]:
         "market": [
             {**asdict(one), "ratio": one.ratio, "cpu_ratio": one.cpu_ratio}
             for one in results.market
+        ],
+        "printing": [
+            {
+                "broker": one.broker,
+                "test": asdict(one.test),
+                "sent": one.sent,
+                "suppressed": one.suppressed,
+                "worker_cpu_share": one.worker_cpu_share,
+                "quantiles_ms": {str(share): ms for share, ms in _marks(one.latencies_ms)},
+            }
+            for one in results.printing
         ],
         "latency": [
             {

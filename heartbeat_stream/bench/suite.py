@@ -20,6 +20,7 @@ from heartbeat_stream.bench.latency import Latency, LatencyTest, measure_latency
 from heartbeat_stream.bench.load import Load
 from heartbeat_stream.bench.market import MarketScenario, MarketThroughput, measure_market
 from heartbeat_stream.bench.peer_runs import PEERS, Peer, installed
+from heartbeat_stream.bench.printing import Printing, PrintingTest, measure_printing
 from heartbeat_stream.bench.profiler import Profile
 from heartbeat_stream.bench.runs import Scenario, Throughput, median
 from heartbeat_stream.bench.starting import measure_starts
@@ -40,6 +41,7 @@ _FAILURES = (BenchError, SendError, ServerError, KafkaError, asyncpg.PostgresErr
 _HOT_ROOMS = 10
 _STATEMENT_S = 0.05
 _BATCH = 5000
+_TEXTS = 5000
 _HOUR_MS = str(3600 * 1000)
 
 Say = Callable[[str], None]
@@ -60,12 +62,15 @@ class Size:
     starts: int
     upsert_rounds: int
     market_messages: int
+    printing_s: float
 
 
 FULL = Size(
-    4_000_000, 100_000, (2, 2, 1), 10_000, 1_000_000, 75.0, 30_000, 1_000_000, 3, 3, 1_000_000
+    4_000_000, 100_000, (2, 2, 1), 10_000, 1_000_000, 75.0, 30_000, 1_000_000, 3, 3, 1_000_000, 30.0
 )
-SHORT = Size(1_000_000, 100_000, (1, 1, 1), 10_000, 300_000, 25.0, 10_000, 200_000, 1, 1, 300_000)
+SHORT = Size(
+    1_000_000, 100_000, (1, 1, 1), 10_000, 300_000, 25.0, 10_000, 200_000, 1, 1, 300_000, 10.0
+)
 
 
 @dataclass
@@ -75,6 +80,7 @@ class Results:
     throughput: list[Throughput] = field(default_factory=list)
     upsert: dict[str, dict[str, Measure]] = field(default_factory=dict)
     market: list[MarketThroughput] = field(default_factory=list)
+    printing: list[Printing] = field(default_factory=list)
     latency: list[Latency] = field(default_factory=list)
     state: list[StateFigures] = field(default_factory=list)
     starts: dict[str, list[float]] = field(default_factory=dict)
@@ -89,6 +95,7 @@ class Results:
             *self._of_throughput(),
             *self._of_market(),
             *self._of_upsert(),
+            *self._of_printing(),
             *self._of_latency(),
             *self._of_state(),
             *(
@@ -142,6 +149,11 @@ class Results:
             + "; two in flight: "
             + ", ".join(f"{ratios['sink x2', phase]:.2f}" for phase in ceiling),
         )
+
+    def _of_printing(self) -> Iterator[Figure]:
+        for one in self.printing:
+            note = f"p50 {quantile(one.latencies_ms, 0.5):.0f} ms, {one.test.per_second:,} texts/s"
+            yield Figure("printing", quantile(one.latencies_ms, 0.99) / 1000, one.broker, note)
 
     def _of_latency(self) -> Iterator[Figure]:
         for one in self.latency:
@@ -223,6 +235,10 @@ class Suite:
             ways = ("copy", "sink", "sink x2")
             results.upsert = await compare(
                 ground.postgres.url, size.rooms, _BATCH, size.upsert_rounds, ways, say
+            )
+        elif part == "printing":
+            results.printing.append(
+                await measure_printing(ground, PrintingTest(_TEXTS, size.printing_s), say)
             )
         elif part == "latency":
             test = LatencyTest(size.rooms, 30_000, size.latency_s, Rule(5000, size.cooldown_ms))

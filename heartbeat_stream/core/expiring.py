@@ -8,7 +8,7 @@ a record has been taken into account already.
 import struct
 from typing import Final, NamedTuple
 
-__all__ = ["Clock", "Entry", "expires_of", "version_of", "wrap"]
+__all__ = ["Clock", "Entry", "expires_of", "payload_of", "version_of", "wrap"]
 
 _HEAD: Final = struct.Struct(">qq")
 _expiry = struct.Struct(">q").unpack_from
@@ -24,12 +24,17 @@ class Entry(NamedTuple):
     @classmethod
     def read(cls, value: bytes) -> "Entry":
         version, expires_ms = _HEAD.unpack_from(value)
-        return cls(version, expires_ms, value[_HEAD.size :])
+        return cls(version, expires_ms, payload_of(value))
 
 
 def wrap(version: int, expires_ms: int, payload: bytes) -> bytes:
     """The value of an entry."""
     return _HEAD.pack(version, expires_ms) + payload
+
+
+def payload_of(value: bytes) -> bytes:
+    """What :func:`wrap` was given."""
+    return value[_HEAD.size :]
 
 
 def version_of(value: bytes) -> int:

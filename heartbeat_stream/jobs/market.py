@@ -11,17 +11,13 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from heartbeat_stream.config.jobs import load_job_config
+from heartbeat_stream.core.expiring import payload_of, wrap
 from heartbeat_stream.core.identity.continuity import ContinuityEvent, Oddity
 from heartbeat_stream.core.identity.layer import Layer
 from heartbeat_stream.core.identity.layers import Judge, Message, Verdict
 from heartbeat_stream.core.identity.scope_state import ScopeState
 from heartbeat_stream.core.identity.seen import First
-from heartbeat_stream.core.identity.stored import (
-    PREFIXES,
-    STATE_PREFIX,
-    decode_first,
-    encode_first,
-)
+from heartbeat_stream.core.identity.stored import decode_first, encode_first
 from heartbeat_stream.core.identity.tally import LayerTally, Tally
 from heartbeat_stream.core.reasons import Rejected
 from heartbeat_stream.database import postgres_settings
@@ -34,7 +30,7 @@ from heartbeat_stream.sinks.json_statement import JsonStatement
 from heartbeat_stream.sinks.message_table import append_sql
 from heartbeat_stream.sinks.table import Table
 from heartbeat_stream.streaming.forwarding import Arrival, source_headers
-from heartbeat_stream.streaming.producer import StampedRecord
+from heartbeat_stream.streaming.producer import Headers, StampedRecord
 from heartbeat_stream.streaming.topics import JobTopics, NamedTopic
 
 __all__ = ["MarketJob", "build", "topics"]
@@ -93,18 +89,19 @@ class MarketJob(StreamJob):
     def decide(self, memory: Memory, arrival: Arrival) -> None:
         message = self._judge.read(arrival.value)
         key = message.state_key
-        state = self._state(memory, key) if key is not None else None
+        place = (memory.partition, key) if key is not None else None
+        state = self._state(memory, place) if place is not None else None
         verdict = self._judge.judge(message, _SeenIn(memory), state, arrival.at_ms, self._tally)
-        if key is not None and verdict.state is not None and verdict.state is not state:
-            self._states[memory.partition, key] = verdict.state
-            self._touched[memory.partition, key] = memory, arrival
+        if place is not None and verdict.state is not None and verdict.state is not state:
+            self._states[place] = verdict.state
+            self._touched[place] = memory, arrival
         if verdict.first is not None and self._is_itself(verdict.first, arrival):
             self.counts["repeated"] += 1  # put out, and remembered, before a crash
             return
         if verdict.is_new:
             self.counts["unique"] += 1
             self._record(memory, arrival, verdict)
-            self._put(self._unique, arrival, message, [])
+            self._put(self._unique, arrival, message)
             if self._appender is not None:
                 self._rows.append(arrival)
         else:
@@ -122,20 +119,20 @@ class MarketJob(StreamJob):
         )
 
     def _record(self, memory: Memory, arrival: Arrival, verdict: Verdict) -> None:
-        first = encode_first(First(arrival.at_ms, self._source, arrival.partition, arrival.offset))
-        put, expires_ms = memory.put, memory.clock.expires_ms
+        at_ms = arrival.at_ms
+        first = encode_first(First(at_ms, self._source, arrival.partition, arrival.offset))
+        value, lifetime_ms = b"", None
         for identity in verdict.record:
-            put(
-                PREFIXES[identity.layer] + identity.key,
-                arrival.version,
-                expires_ms(arrival.at_ms, identity.ttl_ms + _GRACE_MS),
-                first,
-            )
+            if identity.ttl_ms != lifetime_ms:  # most layers have the same
+                lifetime_ms = identity.ttl_ms
+                expires_ms = memory.clock.expires_ms(at_ms, lifetime_ms + _GRACE_MS)
+                value = wrap(arrival.version, expires_ms, first)
+            memory.hold(identity.key, value)
 
-    def _state(self, memory: Memory, key: bytes) -> ScopeState | None:
-        state = self._states.get((memory.partition, key))
+    def _state(self, memory: Memory, place: tuple[int, bytes]) -> ScopeState | None:
+        state = self._states.get(place)
         if state is None:
-            entry = memory.get(STATE_PREFIX + key)
+            entry = memory.get(place[1])
             state = ScopeState.from_bytes(entry.payload) if entry is not None else None
         return state
 
@@ -145,7 +142,7 @@ class MarketJob(StreamJob):
             self._rows = []
         for (partition, key), (memory, arrival) in self._touched.items():
             memory.put(
-                STATE_PREFIX + key,
+                key,
                 arrival.version,
                 memory.clock.expires_ms(arrival.at_ms, self._state_lifetime_ms),
                 self._states[partition, key].to_bytes(),
@@ -180,10 +177,8 @@ class MarketJob(StreamJob):
 
     # -- putting out -----------------------------------------------------------------------------
 
-    def _put(
-        self, topic: str, arrival: Arrival, message: Message, more: list[tuple[str, bytes]]
-    ) -> None:
-        headers = [*arrival.headers, *source_headers(self._source, arrival), *more]
+    def _put(self, topic: str, arrival: Arrival, message: Message, more: Headers = ()) -> None:
+        headers = (*arrival.headers, *source_headers(self._source, arrival), *more)
         record = StampedRecord(arrival.key, arrival.value, headers, arrival.at_ms)
         self.emit(topic, self._partition(topic, message), record)
 
@@ -194,13 +189,13 @@ class MarketJob(StreamJob):
         first = verdict.first
         if self._duplicates is None or first is None or verdict.layer is None:
             return
-        more = [
+        more = (
             ("duplicate-layer", verdict.layer.value.encode()),
             ("duplicate-reason", verdict.reason.encode()),
             ("first-topic", first.topic.encode()),
             ("first-partition", b"%d" % first.partition),
             ("first-offset", b"%d" % first.offset),
-        ]
+        )
         self._put(self._duplicates, arrival, message, more)
 
     def _tell(self, event: ContinuityEvent, arrival: Arrival, message: Message) -> None:
@@ -230,9 +225,9 @@ class _SeenIn:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
-    def get(self, layer: Layer, key: bytes) -> First | None:
-        entry = self._memory.get(PREFIXES[layer] + key)
-        return decode_first(entry.payload) if entry is not None else None
+    def get(self, key: bytes) -> First | None:
+        value = self._memory.find(key)
+        return decode_first(payload_of(value)) if value is not None else None
 
 
 def topics(settings: Settings) -> JobTopics:

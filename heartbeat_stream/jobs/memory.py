@@ -36,6 +36,8 @@ class Memory:
         #: What the running checkpoint writes, or the last one has written.
         self._flushed: dict[bytes, bytes] = {}
         self._expired: dict[bytes, int] = {}
+        #: Those of the running checkpoint, or of the last one.
+        self._leaving: dict[bytes, int] = {}
         self._swept_puts = 0
         self._store: PartitionStore  # there from the first load on
         self._at: bytes | None = None
@@ -45,8 +47,12 @@ class Memory:
 
     def get(self, key: bytes) -> Entry | None:
         """What is held under a key, also where its time is over. Raises StoreError."""
-        value = self._changed.get(key) or self._flushed.get(key) or self._store.get(key)
+        value = self.find(key)
         return None if value is None else Entry.read(value)
+
+    def find(self, key: bytes) -> bytes | None:
+        """The same as it is stored: see :func:`~heartbeat_stream.core.expiring.wrap`."""
+        return self._changed.get(key) or self._flushed.get(key) or self._store.get(key)
 
     def scan(self) -> Iterator[tuple[bytes, bytes]]:
         """All keys with their payloads, in no order: for the moment after :meth:`load`."""
@@ -58,7 +64,11 @@ class Memory:
 
     def put(self, key: bytes, version: int, expires_ms: int, payload: bytes) -> None:
         """Hold this under a key, in place of what was held there."""
-        self._changed[key] = wrap(version, expires_ms, payload)
+        self.hold(key, wrap(version, expires_ms, payload))
+
+    def hold(self, key: bytes, value: bytes) -> None:
+        """The same for a value that is wrapped already, as for several keys."""
+        self._changed[key] = value
         self._expired.pop(key, None)
         self.put_count += 1
 
@@ -69,6 +79,7 @@ class Memory:
             self._changed.clear()
             self._flushed.clear()
         self._expired.clear()
+        self._leaving.clear()
         self._at = self._again_ms = None
         self._store = store = self.table.store.partitions[self.partition]
         news = store.news
@@ -88,12 +99,14 @@ class Memory:
         """Look at a slice of the expiry index for entries whose time is over.
 
         It is as large as what was put since the last one, so that what leaves keeps up with what
-        comes. Raises StoreError.
+        comes; each entry is met twice, the second time to see that it has left. Raises StoreError.
         """
-        limit = _SWEEP + 2 * (self.put_count - self._swept_puts)
+        limit = _SWEEP + 3 * (self.put_count - self._swept_puts)
         self._swept_puts = self.put_count
         due = self._store.due(self.clock.now_ms, min(limit, _SLICE), self._at)
         for key, value in due.entries:
+            if key in self._leaving:
+                continue
             if key not in self._changed and key not in self._flushed:
                 self._expired[key] = version_of(value)
             elif self._again_ms is None:
@@ -104,10 +117,15 @@ class Memory:
         """What changed since the last call."""
         changed, self._changed = self._changed, {}
         expired, self._expired = self._expired, {}
+        if self._leaving:
+            self._at = None  # the rows of what has left with the last checkpoint are empty now
+        self._leaving = expired
         self._flushed = changed
         self.expired_count += len(expired)
         if self._again_ms is not None:
-            self._at, self._again_ms = place(self._again_ms), None
+            again = place(self._again_ms)
+            self._at = min(again, self._at) if self._at is not None else None
+            self._again_ms = None
         return [
             _ChangedDelta(self, list(changed.items())),
             _ExpiredDelta(self, expired),
@@ -120,6 +138,7 @@ class Memory:
 
     def sweep_again(self) -> None:
         """Begin the sweep anew: what it found has not left the table."""
+        self._leaving = {}
         self._at = None
 
 

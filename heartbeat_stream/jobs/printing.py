@@ -100,7 +100,7 @@ class TopicPrinter(Printer):
         self._emit = emit
 
     def text(self, arrival: Arrival, key: bytes) -> None:
-        headers = [*arrival.headers, *source_headers(self._source, arrival)]
+        headers = (*arrival.headers, *source_headers(self._source, arrival))
         self._emit(key, StampedRecord(arrival.key, arrival.value, headers, arrival.at_ms))
 
     def told(self, line: bytes, window: Window, partition: int, version: int, key: bytes) -> None:

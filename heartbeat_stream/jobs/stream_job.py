@@ -222,7 +222,7 @@ class StreamJob(ABC):
     def _decide(
         self, memory: Memory, records: Sequence[FetchedRecord]
     ) -> list[tuple[Arrival, Rejected]]:
-        keyed, partition, see = self.topics.keyed, memory.partition, memory.clock.see
+        keyed, partition, clock = self.topics.keyed, memory.partition, memory.clock
         now = self.house.now_ms()
         rejected = []
         if keyed:
@@ -236,7 +236,8 @@ class StreamJob(ABC):
                 self.decide(memory, arrival)
             except Rejected as why:
                 rejected.append((arrival, why))
-            see(arrival.at_ms, now)
+            if arrival.at_ms > clock.now_ms:
+                clock.see(arrival.at_ms, now)
         if self._waiting is not None:
             rejected = self._emit_rejected(rejected)
         self._send(TP(self.topics.state, partition))

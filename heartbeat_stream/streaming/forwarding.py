@@ -6,12 +6,13 @@ key and timestamp, and where it stood, travel in a header; its value and its hea
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from heartbeat_stream.streaming.fetching import FetchedRecord
-from heartbeat_stream.streaming.producer import Headers, OutRecord
+from heartbeat_stream.streaming.producer import Header, Headers, OutRecord
 
 __all__ = ["Arrival", "arrived", "forward", "received", "source_headers"]
 
@@ -38,7 +39,7 @@ class Arrival(msgspec.Struct, gc=False):
 def forward(record: FetchedRecord, partition: int, key: bytes) -> OutRecord:
     """A record of a partition of the source, for the partition that belongs to this key."""
     origin = _HEAD.pack(partition, record.offset, record.timestamp, record.key is not None)
-    headers = [(_ORIGIN, origin + (record.key or b"")), *_headers(record)]
+    headers = ((_ORIGIN, origin + (record.key or b"")), *_headers(record))
     return OutRecord(key, record.value, headers)
 
 
@@ -76,13 +77,15 @@ def arrived(record: FetchedRecord, partition: int) -> Arrival:
 
 def source_headers(topic: str, arrival: Arrival) -> Headers:
     """Where a record came from: what a reader recognises a repeated output by."""
-    return [
-        ("source-topic", topic.encode()),
-        ("source-partition", b"%d" % arrival.partition),
-        ("source-offset", b"%d" % arrival.offset),
-    ]
+    of_topic, of_partition = _partition_headers(topic, arrival.partition)
+    return of_topic, of_partition, ("source-offset", b"%d" % arrival.offset)
+
+
+@lru_cache(maxsize=4096)
+def _partition_headers(topic: str, partition: int) -> tuple[Header, Header]:
+    return ("source-topic", topic.encode()), ("source-partition", b"%d" % partition)
 
 
 def _headers(record: FetchedRecord) -> Headers:
     found: Sequence[tuple[str, bytes | None]] = record.headers
-    return list(found)  # type: ignore[arg-type]
+    return tuple(found)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from heartbeat_stream.complaints import Complaints
 
 __all__ = [
     "BatchProducer",
+    "Header",
     "Headers",
     "OutRecord",
     "Outbox",
@@ -32,7 +33,10 @@ _BATCH_BYTES = 512 * 1024
 _RETRY_FIRST_S = 0.1
 _RETRY_MOST_S = 1.0
 
-Headers = list[tuple[str, bytes]]
+Header = tuple[str, bytes]
+#: A tuple where there is one for each record: lists are looked at by the garbage collector for as
+#: long as they live, tuples of texts and bytes once.
+Headers = Sequence[Header]
 
 
 class OutRecord(msgspec.Struct, gc=False):
@@ -174,7 +178,7 @@ def _fill(
                 timestamp=timestamp_ms,
                 key=record.key,
                 value=record.value,
-                headers=record.headers,
+                headers=record.headers and list(record.headers),  # aiokafka takes nothing else
             )
             is None
         ):
@@ -194,7 +198,7 @@ def _fill_stamped(
                 timestamp=record.timestamp,
                 key=record.key,
                 value=record.value,
-                headers=record.headers,
+                headers=record.headers and list(record.headers),  # aiokafka takes nothing else
             )
             is None
         ):

@@ -7,6 +7,7 @@ to which changelog offset it is complete.
 
 import contextlib
 import logging
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,16 +49,23 @@ Change = tuple[bytes, bytes | None]
 _FIRST: Final = b"\1"
 _IDENTITY_KEY: Final = b"\0identity"
 _POSITION_KEY: Final = b"\0position"
-#: Before the keys of the expiry index: the time, the entry's key. It is made from the entries, here
-#: alone, and no changelog knows of it.
+#: Before the keys of the expiry index. It is made from the entries, here alone, and no changelog
+#: knows of it. A row holds the keys of entries that were written together and go within a second:
+#: one for each entry would double what a checkpoint writes. Its key is the last one's time, and
+#: something that no other row has.
 _INDEX: Final = b"\0expires"
 _TIME: Final = struct.Struct(">Q")
-_INDEX_HEAD: Final = len(_INDEX) + _TIME.size
+_ROW_MS: Final = 1000
+_ROW_MARK_BYTES: Final = 8
 _NO_SPACE: Final = "No space left on device"
 #: Keys read at a time: a few milliseconds.
 _SLICE: Final = 2000
 #: Grows when the tables' values, or what stands beside them, get another form.
 _FORMAT: Final = 2
+_INDEXED_FORMAT: Final = 3
+
+
+_decode_keys = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class StoreError(Exception):
@@ -104,7 +112,10 @@ class News(msgspec.Struct):
 
 
 class Due(msgspec.Struct):
-    """A slice of the entries whose time is over, and the place in the index to go on at."""
+    """A slice of the entries whose time is over, and the place in the index to go on at.
+
+    They are found again from an earlier place until they have left, and their row is empty.
+    """
 
     entries: list[tuple[bytes, bytes]]
     at: bytes
@@ -150,7 +161,7 @@ class StoreOptions:
 
 
 def place(time_ms: int) -> bytes:
-    """Where the entries of this time, and of later ones, begin in an expiry index."""
+    """Where the rows of this time, and of later ones, begin in an expiry index."""
     return _INDEX + _TIME.pack(max(0, time_ms))
 
 
@@ -175,7 +186,8 @@ class PartitionStore:
         self.path = path
         self._expires = expires
         self._options = options
-        self._identity = f"{_FORMAT} {identity}".encode()
+        form = _FORMAT if expires is None else _INDEXED_FORMAT
+        self._identity = f"{form} {identity}".encode()
         self._mark = path.with_name(path.name + ".damaged")
         self._failed = False  # whether RocksDB must be opened again before it takes another write
         self.news = News()
@@ -259,7 +271,8 @@ class PartitionStore:
         if self.empty:
             return None
         try:
-            return cast("bytes | None", self._db.get(key))
+            value: bytes | None = self._db.get(key)
+            return value
         except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
             raise self._error("read", exc) from exc
 
@@ -322,40 +335,69 @@ class PartitionStore:
             self.position = position
 
     def _indexed(self, changes: Iterable[Change]) -> Iterator[Change]:
-        """The changes with those of the index."""
-        for key, value in changes:
+        """The changes with rows of the index. Those of entries that leave stay until they are
+        looked at: see :meth:`due`."""
+        expires = cast("Callable[[bytes], int]", self._expires)
+        rows: dict[int, list[bytes]] = {}
+        latest: dict[int, int] = {}
+        for change in changes:
+            key, value = change
             if value is not None:
-                yield self._place(key, value), b""
-            elif (gone := self.get(key)) is not None:
-                yield self._place(key, gone), None
-            yield key, value
-
-    def _place(self, key: bytes, value: bytes) -> bytes:
-        return place(cast("Callable[[bytes], int]", self._expires)(value)) + key
+                expires_ms = expires(value)
+                second = expires_ms // _ROW_MS
+                if second not in rows:
+                    rows[second], latest[second] = [], expires_ms
+                rows[second].append(key)
+                if expires_ms > latest[second]:
+                    latest[second] = expires_ms
+            yield change
+        for second, keys in rows.items():
+            mark = os.urandom(_ROW_MARK_BYTES)
+            yield place(latest[second]) + mark, msgspec.msgpack.encode(keys)
 
     def due(self, before_ms: int, limit: int, at: bytes | None = None) -> Due:
-        """The entries of at most ``limit`` places of the expiry index, from ``at`` on, whose time
-        is over before this one. Places that mean nothing any more, since their entries have got
-        another time, are removed. Raises as :meth:`get_many` does, and as :meth:`write` does.
+        """Entries whose time is over before this one, from a place in the expiry index on: those of
+        rows with ``limit`` keys together, or a few more. They come up to a second late, and some
+        that have got another time come twice. Rows that hold nothing any more, since
+        their entries have left or have got another time, are removed. Raises as :meth:`get_many`
+        does, and as :meth:`write` does.
         """
-        end = place(before_ms)
-        try:
-            found = islice(self._db.items(from_key=at or _INDEX), limit + 1)
-            places = [cast(bytes, one) for one, _ in found]
-        except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
-            raise self._error("read", exc) from exc
-        over = [one for one in places if one < end][:limit]
-        keys = [one[_INDEX_HEAD:] for one in over]
+        expires = cast("Callable[[bytes], int]", self._expires)
+        rows, next_place = self._rows(at or _INDEX, place(before_ms), limit)
         entries: list[tuple[bytes, bytes]] = []
         void: list[Change] = []
-        for one, key, value in zip(over, keys, self.get_many(keys), strict=True):
-            if value is None or self._place(key, value) != one:
-                void.append((one, None))
-            else:
-                entries.append((key, value))
+        for row, keys in rows:
+            last_ms: int = _TIME.unpack_from(row, len(_INDEX))[0]
+            first_ms = last_ms - last_ms % _ROW_MS
+            found = [
+                (key, value)
+                for key, value in zip(keys, self.get_many(keys), strict=True)
+                if value is not None and first_ms <= max(0, expires(value)) <= last_ms
+            ]
+            entries += found
+            if not found:
+                void.append((row, None))
         if void:
             self._apply(void, None)
-        return Due(entries, places[limit] if len(over) == limit < len(places) else end)
+        return Due(entries, next_place)
+
+    def _rows(
+        self, start: bytes, end: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, list[bytes]]], bytes]:
+        """Rows of the index up to this many keys, and the place behind them."""
+        rows: list[tuple[bytes, list[bytes]]] = []
+        count = 0
+        try:
+            items = cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=start))
+            for row, packed in items:
+                if count >= limit or row >= end:
+                    return rows, min(row, end)
+                keys = _decode_keys(packed)
+                rows.append((row, keys))
+                count += len(keys)
+        except Exception as exc:  # rocksdict raises bare Exception for whatever RocksDB says
+            raise self._error("read", exc) from exc
+        return rows, end
 
     def scan(self, after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """All keys in order, or those behind ``after``, with their values.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -147,6 +148,8 @@ async def test_state_levels_off_under_ever_new_keys(table: StateTable) -> None:
     lifetime = LIFETIME_MS // 1_000
     assert max(alive[20:]) <= (lifetime + 3) * 200
     assert memory.put_count - memory.expired_count == alive[-1]
+    keys = cast("list[bytes]", list(table.store.partitions[0]._db.keys(from_key=b"\0expires")))
+    assert sum(key < b"\0f" for key in keys) <= lifetime + 5, "empty rows of the index go, too"
 
 
 async def test_a_changelog_that_was_made_again_is_filled(table: StateTable) -> None:

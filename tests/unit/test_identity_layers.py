@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heartbeat_stream.core.identity.in_memory import InMemory
-from heartbeat_stream.core.identity.layer import Abstention, Layer
+from heartbeat_stream.core.identity.layer import MARKS, Abstention, Layer
 from heartbeat_stream.core.identity.layers import Judge
 from heartbeat_stream.core.identity.rules import (
     BusinessKeyRule,
@@ -156,7 +156,8 @@ class CountingSeen:
     def __init__(self) -> None:
         self.asked: list[Layer] = []
 
-    def get(self, layer: Layer, key: bytes) -> First | None:
+    def get(self, key: bytes) -> First | None:
+        layer = next(layer for layer, mark in MARKS.items() if key.startswith(mark))
         self.asked.append(layer)
         return First(0, "market", 0, 0) if layer is KEY else None
 

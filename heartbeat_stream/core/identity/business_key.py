@@ -5,7 +5,7 @@ or declared invalid, there is no key, and the layer abstains: a key with a hole 
 one of many different messages.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from heartbeat_stream.core.identity.joining import join_one, part_of
 from heartbeat_stream.core.identity.layer import Abstention
@@ -17,19 +17,19 @@ Getter = Callable[[object], object]
 
 
 def business_key(
-    fields: Sequence[tuple[str, Getter]], invalid: Sequence[str]
-) -> Callable[[object], bytes | Abstention]:
-    """A function from a message's read fields to its key.
+    fields: Sequence[tuple[str, Getter | None]], invalid: Sequence[str]
+) -> Callable[[object, int | None], bytes | Abstention]:
+    """A function from a message's read fields, and its time in microseconds, to its key.
 
-    ``fields`` are a name and a way to the value each; ``invalid`` are parts that are none.
+    ``fields`` are a name and a way to the value each, None for the time; ``invalid`` are parts
+    that are none.
     """
     none_at_all = frozenset(invalid)
-    names: Mapping[str, Getter] = dict(fields)
 
-    def key_of(read: object) -> bytes | Abstention:
+    def key_of(read: object, time_us: int | None) -> bytes | Abstention:
         key = b""
-        for name, get in names.items():
-            value = get(read)
+        for name, get in fields:
+            value = time_us if get is None else get(read)
             if value is None:
                 return Abstention.MISSING
             part = part_of(value, name)

@@ -10,7 +10,7 @@ from heartbeat_stream.core.identity.business_key import business_key
 from heartbeat_stream.core.identity.canonical import FORM_VERSION
 from heartbeat_stream.core.identity.fingerprint import fingerprint_of
 from heartbeat_stream.core.identity.joining import part_of
-from heartbeat_stream.core.identity.layer import Layer
+from heartbeat_stream.core.identity.layer import MARKS, Layer
 from heartbeat_stream.core.identity.message_id import MessageIds
 from heartbeat_stream.core.identity.reader import Reader
 from heartbeat_stream.core.identity.rules import (
@@ -60,36 +60,33 @@ class Channel:
         self.ids = MessageIds(rule, {field: self._reader.getter(field) for field in fields})
         self.id_scope_fields = _beyond(rule.scope, self._job)
         self.id_tag = self._tag(Layer.MESSAGE_ID, rule)
-        self.steps.append(MessageIdStep(rule.ttl_ms, self.ids, self.time_of))
+        self.steps.append(MessageIdStep(rule.ttl_ms, self.ids))
 
     def _add_business_key(self, rule: BusinessKeyRule) -> None:
         names = _beyond(rule.fields, self._job)
         invalid = [part_of(value, "invalid") for value in rule.invalid]
-        key_of = business_key([(name, self._getter(name)) for name in names], invalid)
+        time = self._rules.time.field if self._rules.time is not None else None
+        # The channel's time counts in microseconds, all else as it is.
+        fields = [(name, None if name == time else self._reader.getter(name)) for name in names]
         self.key_tag = self._tag(Layer.BUSINESS_KEY, rule)
-        self.steps.append(BusinessKeyStep(rule.ttl_ms, key_of))
+        key_of = business_key(fields, invalid)
+        self.steps.append(BusinessKeyStep(rule.ttl_ms, key_of, uses_time=time in names))
 
     def _add_fingerprint(self, rule: FingerprintRule) -> None:
         fingerprint = fingerprint_of(rule, self._rules.time)
         tag = self._tag(Layer.FINGERPRINT, rule)
         self.steps.append(FingerprintStep(rule.ttl_ms, tag, fingerprint))
 
-    def _getter(self, field: str) -> Callable[[object], object]:
-        """The channel's time counts in microseconds, all else as it is."""
-        time = self._rules.time
-        if time is not None and field == time.field:
-            return self.time_of
-        return self._reader.getter(field)
-
     def _tag(self, layer: Layer, rule: MessageIdRule | BusinessKeyRule | FingerprintRule) -> bytes:
-        """A digest of all that decides which messages are one."""
+        """What the keys of a layer begin with: its mark, and a digest of all that decides which
+        messages are one."""
         declared = asdict(rule)
         for name in _NO_IDENTITY:
             declared.pop(name, None)
         time = self._rules.time
         facts = [FORM_VERSION, layer, self._job.scope, time and asdict(time), declared]
         text = msgspec.json.encode(facts, order="sorted")
-        return hashlib.blake2s(text, digest_size=_TAG_SIZE).digest()
+        return MARKS[layer] + hashlib.blake2s(text, digest_size=_TAG_SIZE).digest()
 
 
 def fields_of(job: JobRules) -> list[str]:

@@ -3,7 +3,6 @@
 What `judge` runs on, and the tests. A worker keeps the same things in tables instead.
 """
 
-from heartbeat_stream.core.identity.layer import Layer
 from heartbeat_stream.core.identity.layers import Judge, Message, Verdict
 from heartbeat_stream.core.identity.rules import JobRules
 from heartbeat_stream.core.identity.scope_state import ScopeState
@@ -17,18 +16,18 @@ class SeenInMemory:
     """Identities in a dict. What is oldest goes first once its time to live is over."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[Layer, bytes], tuple[First, int]] = {}
+        self._held: dict[bytes, tuple[First, int]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def get(self, layer: Layer, key: bytes) -> First | None:
-        held = self._held.get((layer, key))
+    def get(self, key: bytes) -> First | None:
+        held = self._held.get(key)
         return held[0] if held is not None else None
 
-    def add(self, layer: Layer, key: bytes, first: First, ttl_ms: int) -> None:
-        self._held.pop((layer, key), None)
-        self._held[layer, key] = first, first.seen_at_ms + ttl_ms
+    def add(self, key: bytes, first: First, ttl_ms: int) -> None:
+        self._held.pop(key, None)
+        self._held[key] = first, first.seen_at_ms + ttl_ms
 
     def expire(self, now_ms: int) -> None:
         """Drop what is over, as far as the oldest one that is not."""
@@ -63,7 +62,7 @@ class InMemory:
         state = self.states.get(key) if key is not None else None
         verdict = self.judge.judge(message, self.seen, state, now_ms, self.tally)
         for identity in verdict.record:
-            self.seen.add(identity.layer, identity.key, here, identity.ttl_ms)
+            self.seen.add(identity.key, here, identity.ttl_ms)
         if key is not None and verdict.state is not None:
             self.states[key] = verdict.state
         self.seen.expire(now_ms)

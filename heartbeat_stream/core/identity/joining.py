@@ -11,7 +11,7 @@ from msgspec import Raw
 from heartbeat_stream.core.identity.json_values import text_of_number
 from heartbeat_stream.core.reasons import Reason, Rejected
 
-__all__ = ["PART_MAX", "join", "join_one", "part_of"]
+__all__ = ["PART_MAX", "join", "join_one", "join_two", "part_of"]
 
 PART_MAX = 1_024
 """The longest part, in characters."""
@@ -24,6 +24,13 @@ def join_one(part: str) -> bytes:
     if part.isascii():
         return f"{len(part)}:{part}".encode()
     return join((part,))
+
+
+def join_two(one: str, two: str) -> bytes:
+    """The same for two."""
+    if one.isascii() and two.isascii():
+        return f"{len(one)}:{one}{len(two)}:{two}".encode()
+    return join((one, two))
 
 
 def join(parts: Iterable[str]) -> bytes:

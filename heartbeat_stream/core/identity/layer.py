@@ -1,6 +1,7 @@
 """The names of the layers, and why one has nothing to say about a message."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class Layer(StrEnum):
@@ -9,6 +10,12 @@ class Layer(StrEnum):
     MESSAGE_ID = "message-id"
     BUSINESS_KEY = "business-key"
     FINGERPRINT = "fingerprint"
+
+
+#: Identities of different layers never meet: by this a key begins.
+MARKS: Final = {Layer.MESSAGE_ID: b"i", Layer.BUSINESS_KEY: b"b", Layer.FINGERPRINT: b"f"}
+#: By this the key of a sequence's state begins, which goes on as those of its ids do.
+STATE_MARK: Final = b"s"
 
 
 class Abstention(StrEnum):

@@ -157,7 +157,7 @@ class Judge:
                 abstained = (*abstained, (step.layer, key))  # type: ignore[arg-type]
                 continue
             counts.checks += 1
-            first = get(step.layer, key)
+            first = get(key)
             if timer is not None:
                 counts.timed += 1
                 counts.timed_ns += timer() - started
@@ -177,7 +177,7 @@ class Judge:
     def time_us(self, message: Message) -> int | None:
         """The exchange's time of a message in microseconds. None: it has none, or an odd one."""
         try:
-            return message.scope.channel.time_of(message.fields)
+            return message.time_us()
         except Rejected:
             return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from heartbeat_stream.core.identity.epochs import Move
-from heartbeat_stream.core.identity.layer import Abstention
+from heartbeat_stream.core.identity.layer import STATE_MARK, Abstention
 from heartbeat_stream.core.identity.message_id import IdReading
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Scope:
 class Message:
     """Read once, judged once. ``fields``, ``scope``, ``id`` and ``move`` are the engine's own."""
 
-    __slots__ = ("fields", "id", "move", "scope", "value")
+    __slots__ = ("_time_us", "_timed", "fields", "id", "move", "scope", "value")
 
     def __init__(
         self, value: bytes, fields: object, scope: Scope, id_: IdReading | Abstention
@@ -39,6 +39,8 @@ class Message:
         self.scope = scope
         self.id = id_
         self.move: Move | None = None
+        self._timed = False
+        self._time_us: int | None = None
 
     @property
     def channel(self) -> str:
@@ -53,4 +55,11 @@ class Message:
     @property
     def state_key(self) -> bytes | None:
         """The key of the state of its sequence; None for a message that takes no part in one."""
-        return self.id.scope if type(self.id) is IdReading else None
+        return STATE_MARK + self.id.scope[1:] if type(self.id) is IdReading else None
+
+    def time_us(self) -> int | None:
+        """The exchange's time in microseconds; None where it has none. Raises Rejected."""
+        if not self._timed:
+            self._time_us = self.scope.channel.time_of(self.fields)
+            self._timed = True
+        return self._time_us

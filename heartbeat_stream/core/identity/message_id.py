@@ -10,7 +10,7 @@ import msgspec
 
 from heartbeat_stream.core.identity.continuity import ContinuityEvent, Oddity
 from heartbeat_stream.core.identity.epochs import Move, place_by_field, place_by_time
-from heartbeat_stream.core.identity.joining import join_one, part_of
+from heartbeat_stream.core.identity.joining import join_two, part_of
 from heartbeat_stream.core.identity.layer import Abstention
 from heartbeat_stream.core.identity.rules import EpochMode, Gaps, MessageIdRule
 from heartbeat_stream.core.identity.scope_state import Epoch, ScopeState
@@ -30,7 +30,7 @@ class IdReading(msgspec.Struct, frozen=True, gc=False):
     number: int | None
     epoch: str | None
     scope: bytes
-    """What the key begins with, and the key of the scope's state."""
+    """What the key begins with: the layer's mark and tag, and the scope."""
 
 
 class MessageIds:
@@ -99,7 +99,7 @@ class MessageIds:
 
 def id_key(scope: bytes, epoch: int | str, text: str) -> bytes:
     """The key of an id: one for each scope, epoch and id."""
-    return scope + join_one(str(epoch)) + join_one(text)
+    return scope + join_two(str(epoch), text)
 
 
 def number_of(value: object) -> int | None:

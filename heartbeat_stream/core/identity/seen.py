@@ -17,10 +17,11 @@ class First(NamedTuple):
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False):
-    """One name of a message. ``key`` is unique within the layer, over all channels and scopes.
+    """One name of a message. ``key`` is unique over all layers, channels and scopes.
 
-    A key begins with a digest of the rules that made it: other rules make other keys, so that
-    state from before a change of configuration never answers for what it did not mean.
+    A key begins with its layer's mark and a digest of the rules that made it: other rules make
+    other keys, so that state from before a change of configuration never answers for what it did
+    not mean.
     """
 
     layer: Layer
@@ -36,4 +37,4 @@ class Seen(Protocol):
     belong to its ``scope_key``, and so to one partition.
     """
 
-    def get(self, layer: Layer, key: bytes) -> First | None: ...
+    def get(self, key: bytes) -> First | None: ...

@@ -12,7 +12,7 @@ __all__ = ["BusinessKeyStep", "FingerprintStep", "MessageIdStep", "Step"]
 
 
 class Step(Protocol):
-    """One layer. Its key is unique within the layer, over all channels."""
+    """One layer. Its key is unique over all layers and channels."""
 
     layer: Layer
     place: int
@@ -29,18 +29,16 @@ class MessageIdStep:
     layer = Layer.MESSAGE_ID
     place = 0
 
-    def __init__(
-        self, ttl_ms: int, ids: MessageIds, time_of: Callable[[object], int | None]
-    ) -> None:
+    def __init__(self, ttl_ms: int, ids: MessageIds) -> None:
         self.ttl_ms = ttl_ms
         self._place = ids.place
-        self._time_of = time_of if ids.uses_time else None
+        self._uses_time = ids.uses_time
 
     def key(self, message: Message, state: ScopeState | None) -> bytes | Abstention:
         reading = message.id
         if type(reading) is not IdReading:
             return reading  # type: ignore[return-value]
-        time_us = None if self._time_of is None else self._time_of(message.fields)
+        time_us = message.time_us() if self._uses_time else None
         move = message.move = self._place(reading, state, time_us)
         return id_key(reading.scope, move.epoch, reading.text)
 
@@ -51,12 +49,19 @@ class BusinessKeyStep:
     layer = Layer.BUSINESS_KEY
     place = 1
 
-    def __init__(self, ttl_ms: int, key_of: Callable[[object], bytes | Abstention]) -> None:
+    def __init__(
+        self,
+        ttl_ms: int,
+        key_of: Callable[[object, int | None], bytes | Abstention],
+        *,
+        uses_time: bool,
+    ) -> None:
         self.ttl_ms = ttl_ms
         self._key_of = key_of
+        self._uses_time = uses_time
 
     def key(self, message: Message, state: ScopeState | None) -> bytes | Abstention:
-        key = self._key_of(message.fields)
+        key = self._key_of(message.fields, message.time_us() if self._uses_time else None)
         return key if type(key) is Abstention else message.scope.key_start + key  # type: ignore[operator]
 
 

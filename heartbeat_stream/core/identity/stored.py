@@ -1,28 +1,19 @@
-"""How the state of judged messages stands in a table: keys, and what is held under them."""
+"""What a table holds under an identity of a judged message: where it came first."""
 
 import struct
 from typing import Final
 
-from heartbeat_stream.core.identity.layer import Layer
 from heartbeat_stream.core.identity.seen import First
 
-__all__ = ["PREFIXES", "STATE_PREFIX", "decode_first", "encode_first"]
-
-#: Before an identity's key: identities of different layers never meet.
-PREFIXES: Final = {
-    Layer.MESSAGE_ID: b"i",
-    Layer.BUSINESS_KEY: b"b",
-    Layer.FINGERPRINT: b"f",
-}
-#: Before the key of a sequence's state.
-STATE_PREFIX: Final = b"s"
+__all__ = ["decode_first", "encode_first"]
 
 _PLACE: Final = struct.Struct(">qiq")
 
 
 def encode_first(first: First) -> bytes:
     """20 bytes, and the topic."""
-    return _PLACE.pack(first.seen_at_ms, first.partition, first.offset) + first.topic.encode()
+    seen_at_ms, topic, partition, offset = first
+    return _PLACE.pack(seen_at_ms, partition, offset) + topic.encode()
 
 
 def decode_first(payload: bytes) -> First:
