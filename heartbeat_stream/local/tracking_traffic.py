@@ -71,6 +71,14 @@ class _Device:
         return 1 + self._made * _TRACK_ID_STEP % _TRACK_IDS
 
 
+class _Cache(NamedTuple):
+    """What a tab is to flush; ``late``: not when it was filled."""
+
+    device: _Device
+    events: list[dict[str, Any]]
+    late: bool
+
+
 @dataclass
 class TrackingTraffic:
     """Traffic that is the same for the same arguments and calls, but for ``run``.
@@ -95,7 +103,7 @@ class TrackingTraffic:
         self._devices = [_Device(n, self.run, self._random) for n in range(self.devices)]
         self._number = 0
         self._order = 0
-        self._pending: list[tuple[int, int, _Device, list[dict[str, Any]]]] = []
+        self._pending: list[tuple[int, int, _Cache]] = []
 
     def generate(self, now_ms: int, n: int) -> list[Flush]:
         """The next flushes, of ``n`` events in all or a few more, as they are sent at this time.
@@ -108,15 +116,15 @@ class TrackingTraffic:
             if not self._pending or self._pending[0][0] > now_ms:
                 self._fill_a_cache(now_ms)
                 continue
-            due_ms, _, device, cache = heapq.heappop(self._pending)
-            flush = self._flush(device, cache, now_ms, late=due_ms < now_ms)
+            _, _, cache = heapq.heappop(self._pending)
+            flush = self._flush(cache, now_ms)
             made += len(flush.events)
             flushes.append(flush)
         return flushes
 
     def late(self, now_ms: int) -> list[Flush]:
         """All that tabs have not sent yet, as it is sent at last."""
-        flushes = [self._flush(one[2], one[3], now_ms, late=True) for one in self._pending]
+        flushes = [self._flush(cache, now_ms) for _, _, cache in self._pending]
         self._pending.clear()
         return flushes
 
@@ -129,11 +137,12 @@ class TrackingTraffic:
     def _fill_a_cache(self, now_ms: int) -> None:
         chance = self._random
         device = chance.choice(self._devices)
-        cache = [self._event(device, now_ms) for _ in range(chance.randint(1, _CACHE_MAX))]
+        events = [self._event(device, now_ms) for _ in range(chance.randint(1, _CACHE_MAX))]
         for _ in range(chance.choice(self.tabs)):
             waits_ms = chance.randint(1, LATE_MAX_MS) if chance.random() < _LATE_SHARE else 0
             self._order += 1
-            heapq.heappush(self._pending, (now_ms + waits_ms, self._order, device, cache))
+            cache = _Cache(device, events, late=waits_ms > 0)
+            heapq.heappush(self._pending, (now_ms + waits_ms, self._order, cache))
 
     def _event(self, device: _Device, now_ms: int) -> dict[str, Any]:
         chance = self._random
@@ -161,11 +170,9 @@ class TrackingTraffic:
         judged = event["type"] == "track" or (self.signup and event["type"] == "track_signup")
         return judged and bool(event.get("_track_id"))
 
-    def _flush(
-        self, device: _Device, cache: list[dict[str, Any]], now_ms: int, *, late: bool
-    ) -> Flush:
-        chance = self._random
-        sent = [{**event, "_flush_time": device.time_ms(now_ms)} for event in cache]
+    def _flush(self, cache: _Cache, now_ms: int) -> Flush:
+        chance, device = self._random, cache.device
+        sent = [{**event, "_flush_time": device.time_ms(now_ms)} for event in cache.events]
         chance.shuffle(sent)
         if chance.random() < _TWICE_SHARE:
             sent.append(dict(sent[0]))  # within a report as well
@@ -173,7 +180,7 @@ class TrackingTraffic:
             for event in sent:
                 event |= {name: str(event[name]) for name in ("_track_id", "time") if name in event}
         for event in sent:
-            self._count(event["properties"]["number"], late=late)
+            self._count(event["properties"]["number"], late=cache.late)
         return Flush(device.project, device.remark, chance.choice(FORMS), sent)
 
     def _count(self, number: int, *, late: bool) -> None:
