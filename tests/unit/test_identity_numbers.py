@@ -6,7 +6,7 @@ import time
 from decimal import Decimal, localcontext
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -94,6 +94,8 @@ def test_what_is_no_number(text: str) -> None:
 UNIT_DIGITS = {TimeUnit.S: 0, TimeUnit.MS: 3, TimeUnit.US: 6, TimeUnit.NS: 9}
 
 
+@example(TimeUnit.NS, TimeUnit.US, Decimal(MAX_US).scaleb(-6), True)
+@example(TimeUnit.NS, TimeUnit.US, Decimal(MAX_US + 1).scaleb(-6), True)
 @given(
     st.sampled_from(TimeUnit),
     st.sampled_from([TimeUnit.S, TimeUnit.MS, TimeUnit.US]),

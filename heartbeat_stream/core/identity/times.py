@@ -20,7 +20,7 @@ MAX_US = 253_402_300_799_999_999
 
 _DIGITS_PER_SECOND = {TimeUnit.S: 0, TimeUnit.MS: 3, TimeUnit.US: 6, TimeUnit.NS: 9}
 _TEXT_MAX = 64
-_DIGITS_MAX = 20
+_DIGITS_MAX = len(f"{MAX_US}000")
 
 
 def microseconds(rule: TimeRule) -> Callable[[object], int]:
