@@ -122,6 +122,7 @@ async def _watch(site: Site, printed: dict[_Print, float]) -> None:
         bootstrap_servers=site.settings["HEARTBEAT_BROKERS"],
         enable_auto_commit=False,
         auto_offset_reset="earliest",
+        fetch_max_wait_ms=10,  # meanwhile partitions that have just answered are not asked again
     )
     await consumer.start()
     try:
