@@ -16,6 +16,7 @@ from heartbeat_stream.clock import Clock
 from heartbeat_stream.commands import CommandError
 from heartbeat_stream.complaints import Complaints
 from heartbeat_stream.config.agreement import check_web_exposure
+from heartbeat_stream.heap import give_back_freed
 from heartbeat_stream.history import History
 from heartbeat_stream.jobs.catalogue import job_module, jobs_topics
 from heartbeat_stream.jobs.job import House, Job, TopicGrown
@@ -282,9 +283,14 @@ class Worker:
     async def _checkpoints(self) -> None:
         with self.parts.running("checkpoints"):
             try:
-                await self.engine.checkpoint_forever(asyncio.sleep)
+                await self.engine.checkpoint_forever(self._rest)
             except (StoreDamaged, RecordRefused) as exc:
                 self.app.fail(exc)
+
+    async def _rest(self, seconds: float) -> None:
+        """Between two checkpoints. What the last one needed for a moment is given back."""
+        await asyncio.to_thread(give_back_freed)
+        await asyncio.sleep(seconds)
 
     async def _mind_the_topics(self) -> None:
         names = [spec.name for spec in all_topics(self.settings, {}, self.topics)]

@@ -15,6 +15,16 @@ NEVER: Final = -(2**62)
 
 # The numbers of all hotels met, at most 32,768: what is decoded is a new object each time.
 _HOTELS: Final[dict[int, int]] = {}
+# Times of a worker's clock, as met in the tables: a batch of rooms was written at the same one.
+_TIMES: Final[dict[int, int]] = {}
+_MOST_TIMES: Final = 50_000
+
+
+def _shared(time: int) -> int:
+    """The same time, as one object for all rooms that have it."""
+    if len(_TIMES) >= _MOST_TIMES:
+        _TIMES.clear()
+    return _TIMES.setdefault(time, time)
 
 
 class Phase(IntEnum):
@@ -122,8 +132,8 @@ class Room(msgspec.Struct, gc=False, eq=False):
             stored.status,
             stored.source_partition,
             stored.source_offset,
-            stored.arrived_at,
-            NEVER if written is None else written.at,
+            _shared(stored.arrived_at),
+            NEVER if written is None else _shared(written.at),
             NEVER if written is None else written.ts_ms,
         )
 

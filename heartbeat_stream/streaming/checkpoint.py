@@ -12,8 +12,8 @@ A crash between any two of these repeats work and loses none.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 from faust.types import TP, Message
@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 _SLICE = 1000
 #: Keys written to disk between two: a millisecond.
 _WRITE_SLICE = 250
+#: Records on their way from the changelog to the disk at a time, which are some megabytes, however
+#: many keys have changed: Python does not give back all that it needed for a moment.
+_ROUND = 10_000
 _ROUNDS = 5
 
 
@@ -69,8 +72,20 @@ class Unit(Protocol):
         """It did not: all of it is to be done by the next checkpoint."""
 
 
-#: A delta, its records, and where they stand in the changelog.
-Published = tuple[Delta, list[OutRecord], list[Span]]
+class Part(NamedTuple):
+    """A stretch of a delta's keys."""
+
+    delta: Delta
+    start: int
+    stop: int
+
+    @property
+    def is_last(self) -> bool:
+        return self.stop == len(self.delta)
+
+
+#: A part of a delta, its records, and where they stand in the changelog.
+Published = tuple[Part, list[OutRecord], list[Span]]
 
 
 class Acknowledger(Protocol):
@@ -195,36 +210,38 @@ class Checkpointer:
 
     async def _transact(self, unit: Unit, held: Sequence[Message] | None) -> None:
         """What was held of the partition is covered by the transaction, offset and all."""
-        encoded = [(delta, delta.encode(0, len(delta))) for delta in unit.deltas if len(delta)]
+        whole = [Part(delta, 0, len(delta)) for delta in unit.deltas if len(delta)]
+        encoded = [(part, part.delta.encode(part.start, part.stop)) for part in whole]
         if not unit.parcels and not encoded:
             return  # its offset is committed as others are
         transaction = Transaction(
             unit.tp,
             unit.parcels,
-            [(delta.table.changelog, delta.partition, records) for delta, records in encoded],
+            [(part.delta.table.changelog, part.delta.partition, rows) for part, rows in encoded],
             held[-1].offset + 1 if held else None,
         )
         assert self._transactions is not None
         written = await self._transactions.run(transaction, self._now_ms())
         unit.parcels = []  # visible, whatever the disk says of the rest
-        for (delta, records), (_, spans) in zip(encoded, written, strict=True):
-            await self._keep(delta, records, spans)
-        for where in {(delta.table.name, delta.partition) for delta, _ in encoded}:
+        for (part, records), (_, spans) in zip(encoded, written, strict=True):
+            await self._keep(part, records, spans)
+        for where in {_where(part.delta) for part in whole}:
             if where in self.expected:
                 self.expected[where] += 1  # the marker that ends the transaction
 
     async def _write(self, deltas: Sequence[Delta]) -> None:
-        written, failure = await self._publish_all([delta for delta in deltas if len(delta)])
-        if failure is not None:
-            # What the others have written is known to be ours. It is written once more, too.
-            for delta, _, spans in written:
-                self._follow((delta.table.name, delta.partition), spans)
-            raise failure
-        for delta, records, spans in written:
-            await self._keep(delta, records, spans)
+        for parts in _rounds(deltas):
+            written, failure = await self._publish_all(parts)
+            if failure is not None:
+                # What the others have written is known to be ours. It is written once more, too.
+                for part, _, spans in written:
+                    self._follow(_where(part.delta), spans)
+                raise failure
+            for part, records, spans in written:
+                await self._keep(part, records, spans)
 
     async def _publish_all(
-        self, deltas: Sequence[Delta]
+        self, parts: Sequence[Part]
     ) -> tuple[list[Published], BaseException | None]:
         """What is in the changelogs now, and what kept the rest from it, if anything did.
 
@@ -233,8 +250,8 @@ class Checkpointer:
         pending: list[asyncio.Task[Published]] = []
         failure: BaseException | None = None
         try:
-            for delta in deltas:
-                pending.append(await self._publish(delta))
+            for part in parts:
+                pending.append(await self._publish(part))
         except Exception as exc:
             failure = exc
         except BaseException:
@@ -249,34 +266,38 @@ class Checkpointer:
                 written.append(outcome)
         return written, failure
 
-    async def _publish(self, delta: Delta) -> asyncio.Task[Published]:
+    async def _publish(self, part: Part) -> asyncio.Task[Published]:
+        delta = part.delta
         topic, partition, now = delta.table.changelog, delta.partition, self._now_ms()
         records: list[OutRecord] = []
         sent = []
-        for start in range(0, len(delta), _SLICE):
-            encoded = delta.encode(start, min(start + _SLICE, len(delta)))
+        for start in range(part.start, part.stop, _SLICE):
+            encoded = delta.encode(start, min(start + _SLICE, part.stop))
             records += encoded
             sent += await self._producer.enqueue(topic, partition, encoded, now)
             await _breathe()
 
         async def acknowledged() -> Published:
             spans = await self._producer.collect(topic, partition, sent, now)
-            return delta, records, spans
+            return part, records, spans
 
         return asyncio.create_task(acknowledged())
 
-    async def _keep(self, delta: Delta, records: list[OutRecord], spans: list[Span]) -> None:
+    async def _keep(self, part: Part, records: list[OutRecord], spans: list[Span]) -> None:
+        delta = part.delta
         store = delta.table.store.partitions.get(delta.partition)
         if store is None:
             return  # lost meanwhile: whoever has it now reads the changelog
-        position = self._follow((delta.table.name, delta.partition), spans)
-        changes = [(record.key or b"", record.value) for record in records]
-        for start in range(0, len(changes), _WRITE_SLICE):
-            store.write(changes[start : start + _WRITE_SLICE])
+        position = self._follow(_where(delta), spans)
+        for start in range(0, len(records), _WRITE_SLICE):
+            some = records[start : start + _WRITE_SLICE]
+            store.write([(record.key or b"", record.value) for record in some])
             await _breathe()
         if position is not None:
-            # What was to be written again is among what was just written.
-            store.write([], msgspec.structs.replace(position, first=store.log_start))
+            # What was to be written again is among what a whole delta writes.
+            was = store.position
+            first = store.log_start if part.is_last or was is None else was.first
+            store.write([], msgspec.structs.replace(position, first=first))
 
     def _follow(self, where: tuple[str, int], spans: list[Span]) -> Position | None:
         """Where the changelog ends now, if nobody else has written to it.
@@ -294,3 +315,25 @@ class Checkpointer:
             self.expected[where] = span.first_offset + span.records
             position = Position(self.expected[where] - 1, span.timestamp)
         return position
+
+
+def _where(delta: Delta) -> tuple[str, int]:
+    return delta.table.name, delta.partition
+
+
+def _rounds(deltas: Sequence[Delta]) -> Iterator[list[Part]]:
+    """All keys of the deltas in their order, as many at a time as are to be in memory."""
+    parts: list[Part] = []
+    left = _ROUND
+    for delta in deltas:
+        start = 0
+        while start < len(delta):
+            stop = min(start + left, len(delta))
+            parts.append(Part(delta, start, stop))
+            left -= stop - start
+            start = stop
+            if not left:
+                yield parts
+                parts, left = [], _ROUND
+    if parts:
+        yield parts

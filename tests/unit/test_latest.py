@@ -352,6 +352,19 @@ def test_a_room_comes_back_as_it_was() -> None:
     assert shard.schedule.next_instant() == 50
 
 
+def test_rooms_of_one_batch_share_its_times() -> None:
+    shard = new_shard()
+
+    def restore(key: bytes) -> Room:
+        kept = msgspec.json.decode(b'{"at": 1700000000001, "ts_ms": 10}', type=Written)
+        return shard.restore(key, stored(key, 11, arrived_at=int("1700000000002")), kept, now=2**50)
+
+    one, other = restore(KEYS[0]), restore(KEYS[1])
+    assert one.written_at == 1_700_000_000_001
+    assert one.written_at is other.written_at
+    assert one.arrived_at is other.arrived_at
+
+
 def test_times_ahead_of_the_clock_count_as_now_once_and_for_all() -> None:
     shard = new_shard()
     room = shard.restore(KEY, stored(KEY, 11, arrived_at=900), Written(1000, 10), now=100)
