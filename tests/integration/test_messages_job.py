@@ -75,13 +75,11 @@ async def test_seen_is_never_durable_before_the_print(world: World) -> None:
         return b'print_error":"cannot write to' in (await worker.get("/health/ready"))[1]
 
     await worker.until(says_why, what="what keeps it from printing")
-    checkpoints = (await worker.metrics())["heartbeat_checkpoints_total"]
     await worker.kill()
     (world.directory / "printed").unlink()
     worker = await world.start_worker().ready()
     await no_lag_of_jobs(world)
     assert sorted(target.read_bytes().splitlines()) == sorted(texts)
-    assert checkpoints <= 2  # those before anything was printed
     await worker.stopped()
 
 
