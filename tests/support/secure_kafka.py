@@ -19,6 +19,7 @@ import pytest
 
 from heartbeat_stream.local.apache_kafka import ApacheKafka
 from heartbeat_stream.local.process import LOOPBACK, free_port
+from tests.support.apache_kafka import PATIENT
 from tests.support.certificates import Authority, KeyPair
 
 __all__ = ["INIT_USER", "PASSWORD", "WORKER_USER", "SecureKafka", "unsecured_token"]
@@ -92,7 +93,7 @@ def unsecured_token(subject: str, valid_s: float = _TOKEN_SECONDS) -> str:
     return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts) + "."
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     """The cluster. Use names of your own for topics and groups."""
     directory = tmp_path_factory.mktemp("secure-kafka")
@@ -100,7 +101,7 @@ def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKaf
     broker = authority.issue("broker", "localhost")
     store = directory / "broker-store.pem"
     store.write_bytes(broker.key.read_bytes() + broker.certificate.read_bytes())
-    kafka = ApacheKafka(format_options=_scram_users())
+    kafka = ApacheKafka(extra_config=PATIENT, format_options=_scram_users())
     ports = {name: free_port() for name in ("TLS", "MUTUAL", "LOGIN")}
     kafka._extra_config |= {**_listeners(kafka, ports), **_stores(store, authority), **_logins()}
     client = authority.issue("mutual")
