@@ -35,9 +35,10 @@ lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Most tests wait for servers most of the time. Each process starts servers of its own.
-# PARALLEL= runs one test after the other.
-PARALLEL ?= --numprocesses 2 --dist loadfile
+# Each process starts servers of its own. With the embedded ones a test waits most of the time; Apache
+# Kafka takes a core. PARALLEL= (or PARALLEL_HEAVY=) runs one test after the other.
+PARALLEL       ?= --numprocesses 3 --dist loadfile
+PARALLEL_HEAVY ?= --numprocesses 2 --dist loadfile
 
 test: lint ## lint, and every test that needs no server beyond the embedded ones
 	$(BIN)/pytest -m "not kafka and not services" $(PARALLEL) $(PYTEST_ARGS)
@@ -45,13 +46,13 @@ test: lint ## lint, and every test that needs no server beyond the embedded ones
 # Apache Kafka comes by its Maven coordinates; with HEARTBEAT_TEST_BROKERS set, a cluster that is there is used.
 test-kafka: $(STAMP) ## the tests on Apache Kafka (installs Java and Maven where missing, as root)
 	@[ -n "$$HEARTBEAT_TEST_BROKERS" ] || .ci/need java:default-jre-headless mvn:maven
-	$(BIN)/pytest -m kafka $(PARALLEL) $(PYTEST_ARGS)
+	$(BIN)/pytest -m kafka $(PARALLEL_HEAVY) $(PYTEST_ARGS)
 
 # Programs that the tests marked "services" start, with the Debian package of each.
 SERVICES = pgbouncer:pgbouncer faketime:faketime prometheus:prometheus pg_createcluster:postgresql chromium:chromium redis-server:redis-server
 test-services: $(STAMP) ## the tests on servers from Debian's packages (installs them where missing, as root)
 	@.ci/need $(SERVICES)
-	PATH="$$PATH:/usr/sbin:/sbin" $(BIN)/pytest -m services $(PARALLEL) $(PYTEST_ARGS)
+	PATH="$$PATH:/usr/sbin:/sbin" $(BIN)/pytest -m services $(PARALLEL_HEAVY) $(PYTEST_ARGS)
 
 bench: $(STAMP) ## the benchmarks, about 25 minutes; results in bench/results
 	@.ci/need java:default-jre-headless mvn:maven
