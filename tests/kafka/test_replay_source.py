@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -241,18 +242,20 @@ async def test_it_is_cut_off_while_it_empties_the_tables(world: World) -> None:
     await world.prepare(cooldown_ms=0, buffer_window_ms=0)
     oracle = Oracle()
     worker = await world.start_worker().ready()
-    await written(world, worker, oracle, rooms(count=20_000))
+    await written(world, worker, oracle, rooms(count=50_000))
     await worker.stopped()
-    ends = await world.ends(world.changelog("latest"))
+    changelog = world.changelog("last_written_at")  # emptied before the other one
+    ends = await world.ends(changelog)
     process = await start_command(
         world, "replay", "source", "--from", "earliest", "--reset-state", "--yes"
     )
 
     async def has_begun() -> bool:
-        return await world.ends(world.changelog("latest")) != ends
+        return await world.ends(changelog) != ends
 
     await wait_until_async(has_begun, 60, what="tombstones in the changelog")
-    process.kill()
+    with suppress(ProcessLookupError):  # a fast machine has emptied them all by now: right, too
+        process.kill()
     await process.wait()
     assert await world.committed() == dict.fromkeys(ends, 0)
     worker = await world.start_worker().ready()
@@ -266,4 +269,4 @@ async def test_it_is_cut_off_while_it_empties_the_tables(world: World) -> None:
     again = await run_command(
         world, "replay", "source", "--from", "earliest", "--reset-state", "--yes"
     )
-    assert "20,000 rooms were removed" in again.out
+    assert "50,000 rooms were removed" in again.out
