@@ -131,7 +131,7 @@ class Worker:
             prepared = await prepare_topics(self.settings, self.topics)
             await self.producer.start()
             await self._check_transactions()
-        except BaseException:
+        except BaseException:  # cancelled, too: a start that failed leaves nothing open
             await self.producer.stop()  # or it complains that nobody did
             await self.app.web.stop()
             raise

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from heartbeat_stream.bench.ground import Ground, Site
 from heartbeat_stream.bench.profiler import Profile
-from heartbeat_stream.bench.runs import Run, median, median_cpu_us
+from heartbeat_stream.bench.runs import BesideCeiling, Run
 from heartbeat_stream.bench.throughput import committed, run_ceiling, wait_until_committed
 from heartbeat_stream.bench.verification import read_topic
 from heartbeat_stream.bench.worker_process import BenchError
@@ -60,7 +60,7 @@ class MarketRun(Run):
 
 
 @dataclass(frozen=True)
-class MarketThroughput:
+class MarketThroughput(BesideCeiling):
     """All measurements of a scenario. ``duplicates`` are by the kind that they were made as."""
 
     scenario: MarketScenario
@@ -69,16 +69,6 @@ class MarketThroughput:
     duplicates: dict[str, int]
     ceiling: Sequence[Run]
     worker: Sequence[MarketRun]
-
-    @property
-    def ratio(self) -> float:
-        """The worker's median beside the ceiling's."""
-        return median(self.worker) / median(self.ceiling)
-
-    @property
-    def cpu_ratio(self) -> float:
-        """The same in messages per second of CPU time."""
-        return median_cpu_us(self.ceiling) / median_cpu_us(self.worker)
 
 
 async def measure_market(

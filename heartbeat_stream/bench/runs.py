@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 
 from heartbeat_stream.bench.load import Load
 
-__all__ = ["Run", "Scenario", "Throughput", "WorkerRun", "median", "median_cpu_us", "sustained"]
+__all__ = [
+    "BesideCeiling",
+    "Run",
+    "Scenario",
+    "Throughput",
+    "WorkerRun",
+    "median",
+    "median_cpu_us",
+    "sustained",
+]
 
 
 @dataclass(frozen=True)
@@ -63,16 +72,11 @@ class WorkerRun(Run):
     longest_stall_s: float
 
 
-@dataclass(frozen=True)
-class Throughput:
-    """All measurements of a scenario; ``peers`` by name."""
+class BesideCeiling:
+    """Runs of a worker, and of the ceiling over the same topic."""
 
-    scenario: Scenario
-    broker: str
-    bytes_per_value: float
     ceiling: Sequence[Run]
-    worker: Sequence[WorkerRun]
-    peers: Mapping[str, Run] = field(default_factory=dict)
+    worker: Sequence[Run]
 
     @property
     def ratio(self) -> float:
@@ -83,6 +87,18 @@ class Throughput:
     def cpu_ratio(self) -> float:
         """The same in messages per second of CPU time."""
         return median_cpu_us(self.ceiling) / median_cpu_us(self.worker)
+
+
+@dataclass(frozen=True)
+class Throughput(BesideCeiling):
+    """All measurements of a scenario; ``peers`` by name."""
+
+    scenario: Scenario
+    broker: str
+    bytes_per_value: float
+    ceiling: Sequence[Run]
+    worker: Sequence[WorkerRun]
+    peers: Mapping[str, Run] = field(default_factory=dict)
 
     @property
     def sustained(self) -> float | None:

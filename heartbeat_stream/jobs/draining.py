@@ -119,7 +119,7 @@ class Drain:
             self._give_back(rooms)
             self._back_off(exc)
             return
-        except BaseException:
+        except BaseException:  # cancelled, too: what was taken stays pending
             self._give_back(rooms)
             raise
         self._note_open()

@@ -133,21 +133,12 @@ class TrackingJob(StreamJob):
         remark: str | None,
         document: str,
     ) -> EventRow:
-        return EventRow(
-            project=event.project,
-            distinct_id=event.distinct_id,
-            lib=event.lib,
-            event=event.event,
-            type=event.type,
-            track_id=event.track_id,
-            time=event.time_ms,
-            flush_time=event.flush_time_ms,
-            received_at=received_at_ms(envelope.received_at_ms, arrival.at_ms),
-            remark=remark,
-            document=document,
-            topic=self._source,
-            partition=arrival.partition,
-            offset=arrival.offset,
+        return EventRow.of(
+            event,
+            document,
+            received_at_ms(envelope.received_at_ms, arrival.at_ms),
+            remark,
+            (self._source, arrival.partition, arrival.offset),
         )
 
     # -- storing ---------------------------------------------------------------------------------

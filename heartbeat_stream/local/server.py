@@ -23,7 +23,7 @@ class LocalServer(ABC):
     def __enter__(self) -> Self:
         try:
             return self.start()
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: no server stays behind
             self.close()
             raise
 

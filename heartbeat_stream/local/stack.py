@@ -33,7 +33,7 @@ class EmbeddedStack(LocalServer):
         try:
             self.broker = Broker(port=broker_port, scratch=self._scratch)
             self.postgres = PostgresServer(port=database_port, scratch=self._scratch, fsync=fsync)
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: no directory stays behind
             self._scratch.close()
             raise
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from heartbeat_stream.core.tracking import TrackingEvent
 from heartbeat_stream.sinks.event_partitions import EventPartitions, day_of, next_days
 from heartbeat_stream.sinks.event_table import event_sql
 from heartbeat_stream.sinks.json_statement import JsonStatement
@@ -36,6 +37,31 @@ class EventRow(NamedTuple):
     topic: str
     partition: int
     offset: int
+
+    @classmethod
+    def of(
+        cls,
+        event: TrackingEvent,
+        document: str,
+        received_at: int,
+        remark: str | None,
+        place: tuple[str, int, int],
+    ) -> EventRow:
+        """The row of an event. ``place``: topic, partition and offset of its record."""
+        return cls(
+            event.project,
+            event.distinct_id,
+            event.lib,
+            event.event,
+            event.type,
+            event.track_id,
+            event.time_ms,
+            event.flush_time_ms,
+            received_at,
+            remark,
+            document,
+            *place,
+        )
 
 
 class EventSink(JsonStatement):

@@ -188,7 +188,7 @@ class Checkpointer:
                 for unit in units:
                     await self._transact(unit, held.get(unit.tp))
                     done.add(id(unit))
-            except BaseException:
+            except BaseException:  # cancelled, too: nothing of it counts as durable
                 self.failed += 1
                 for delta in deltas:
                     delta.undo()
@@ -254,7 +254,7 @@ class Checkpointer:
                 pending.append(await self._publish(part))
         except Exception as exc:
             failure = exc
-        except BaseException:
+        except BaseException:  # cancelled: nothing is to be under way any more
             for task in pending:
                 task.cancel()
             raise

@@ -177,7 +177,7 @@ class Engine:
                 try:
                     await job.load(partition)
                     self._still(epoch)
-                except BaseException:
+                except BaseException:  # cancelled, too: half of a partition is none
                     job.park(partition)
                     raise
                 for table in job.tables:

@@ -114,7 +114,7 @@ async def describe_permissions(
     try:
         allowed = await _topics(admin, list(topics))
         return Permissions(allowed, await _group(admin, group) if group is not None else None)
-    except NotImplementedError:
+    except NotImplementedError:  # aiokafka's, where a broker offers no version that it knows
         return None
 
 

@@ -26,22 +26,7 @@ def row(
 ) -> EventRow:
     """What the job stores of an event that it received then, from this place, with this remark."""
     event = read_event(document, project)
-    return EventRow(
-        project=event.project,
-        distinct_id=event.distinct_id,
-        lib=event.lib,
-        event=event.event,
-        type=event.type,
-        track_id=event.track_id,
-        time=event.time_ms,
-        flush_time=event.flush_time_ms,
-        received_at=at_ms,
-        remark=remark,
-        document=document.decode(),
-        topic=f"of {project}",
-        partition=place[0],
-        offset=place[1],
-    )
+    return EventRow.of(event, document.decode(), at_ms, remark, (f"of {project}", *place))
 
 
 class StoredEvents:

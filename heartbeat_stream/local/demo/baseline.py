@@ -116,7 +116,7 @@ async def follow_topic(settings: Settings, baseline: Baseline) -> AsyncIterator[
         consumer.assign(partitions)
         for tp in partitions:
             consumer.seek(tp, 0)
-    except BaseException:
+    except BaseException:  # cancelled, too: an open consumer outlives nobody
         await consumer.stop()
         raise
     follower = TopicFollower(consumer, partitions, baseline)
