@@ -4,10 +4,12 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeVar
 
 from heartbeat_stream.collector.seen.store import Answer, SeenStore, StoreFailed
+from heartbeat_stream.collector.seen.together import Together
 from heartbeat_stream.complaints import Complaints
 from heartbeat_stream.core.tracking_record import Verdict
 
@@ -40,6 +42,7 @@ class Judge:
 
     def __init__(self, store: SeenStore, *, wait_s: float) -> None:
         self.store = store
+        self._together = Together(store, limit_s=wait_s)
         self._wait_s = wait_s
         self._failed_at: float | None = None
         self._complaints = Complaints(logger)
@@ -56,7 +59,7 @@ class Judge:
 
     async def claim(self, keys: Sequence[bytes], owner: bytes) -> Claims:
         """Claim these, each once. Where the store does not answer, all of them are unjudged."""
-        answers = await self._ask(self.store.claim(keys, owner))
+        answers = await self._ask(self._together.claim(keys, owner))
         if answers is None:
             return Claims(dict.fromkeys(keys, Verdict.UNJUDGED), [])
         claims = Claims({}, [])
@@ -70,7 +73,7 @@ class Judge:
     async def confirm(self, keys: Sequence[bytes]) -> None:
         """Kafka has the events of these."""
         if keys:
-            await self._ask(self.store.confirm(keys))
+            await self._ask(self._together.confirm(keys))
 
     async def release(self, keys: Sequence[bytes], owner: bytes) -> None:
         """Nobody brings the events of these to Kafka."""
@@ -80,6 +83,12 @@ class Judge:
     async def clean(self) -> None:
         """One step of cleaning."""
         await self._ask(self.store.clean())
+
+    async def stop(self) -> None:
+        """Ask nothing more, and let go of the store."""
+        self._together.stop()
+        with suppress(StoreFailed):
+            await self.store.stop()
 
     async def _ask(self, question: Awaitable[T]) -> T | None:
         """The answer; None where there is none in time, or the store failed a moment ago."""

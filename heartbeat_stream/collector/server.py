@@ -54,8 +54,10 @@ class _Routes:
             request.protocol.request_has_come()
         cost = _body_bytes(request, self._service.settings.collect_body_max_bytes)
         try:
-            async with asyncio.timeout(self._service.settings.collect_request_timeout_ms / 1000):
-                await self._service.budget.wait(cost)
+            if not self._service.budget.take(cost):
+                limit_s = self._service.settings.collect_request_timeout_ms / 1000
+                async with asyncio.timeout(limit_s):
+                    await self._service.budget.wait(cost)
         except TimeoutError:
             self._service.figures.reports["refused"] += 1
             return _refused()

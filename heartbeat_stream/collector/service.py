@@ -215,8 +215,7 @@ class Service:
         await self.sender.stop()
         await self.spool.close()
         if self.judge is not None:
-            with suppress(Exception):
-                await self.judge.store.stop()
+            await self.judge.stop()
 
 
 def _cost(documents: list[bytes]) -> int:

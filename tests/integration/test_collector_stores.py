@@ -64,7 +64,7 @@ async def test_collectors_that_start_together_all_have_their_table(stores: Store
     await asyncio.gather(*(store.start() for store in started))
     await started[0].confirm([b"seen"])
     for store in started:
-        assert await store.claim([b"seen"], b"one") == [Answer.SEEN]
+        assert await store.claim(dict.fromkeys([b"seen"], b"one")) == [Answer.SEEN]
 
 
 async def test_claims_and_what_was_seen_expire(stores: Stores) -> None:
@@ -81,7 +81,7 @@ async def test_it_cleans_itself_by_age_and_by_number_in_steps(stores: Stores) ->
         steps.append(gone)
     assert max(steps) <= 2_000, "never all at once"
     assert sum(steps) == 1_700 + 1_500
-    answers = await store.claim([b"%d" % number for number in range(3_000)], b"one")
+    answers = await store.claim(dict.fromkeys([b"%d" % number for number in range(3_000)], b"one"))
     assert answers.count(Answer.SEEN) == 1_500
     assert answers[:100] == [Answer.SEEN] * 100
 
@@ -95,5 +95,5 @@ async def test_a_database_that_is_away_is_said_without_its_password() -> None:
         most=9,
     )
     with pytest.raises(StoreFailed) as caught:
-        await store.claim([b"a"], b"one")
+        await store.claim(dict.fromkeys([b"a"], b"one"))
     assert "hushhush" not in str(caught.value)

@@ -18,20 +18,24 @@ async def keeps_to_the_protocol(store: SeenStore) -> None:
     """A claim suppresses nothing; what is confirmed is seen; what is released is free."""
     await store.start()
     a, b, c = b"a" * 20, b"b" * 20, b"\x00\xff" * 10
-    assert await store.claim([a, b], b"one") == [Answer.CLAIMED, Answer.CLAIMED]
-    assert await store.claim([b, c], b"two") == [Answer.PENDING, Answer.CLAIMED]
+    assert await store.claim(dict.fromkeys([a, b], b"one")) == [Answer.CLAIMED, Answer.CLAIMED]
+    assert await store.claim(dict.fromkeys([b, c], b"two")) == [Answer.PENDING, Answer.CLAIMED]
     await store.confirm([a])
-    assert await store.claim([a, b], b"two") == [Answer.SEEN, Answer.PENDING]
+    assert await store.claim(dict.fromkeys([a, b], b"two")) == [Answer.SEEN, Answer.PENDING]
     await store.release([a, b, c], b"two")
-    assert await store.claim([a, b, c], b"three") == [Answer.SEEN, Answer.PENDING, Answer.CLAIMED]
+    assert await store.claim(dict.fromkeys([a, b, c], b"three")) == [
+        Answer.SEEN,
+        Answer.PENDING,
+        Answer.CLAIMED,
+    ]
     await store.release([a, b], b"one")
-    assert await store.claim([a, b], b"three") == [Answer.SEEN, Answer.CLAIMED]
+    assert await store.claim(dict.fromkeys([a, b], b"three")) == [Answer.SEEN, Answer.CLAIMED]
     await store.confirm([c, b])
-    assert await store.claim([c, b, a], b"four") == [Answer.SEEN] * 3
+    assert await store.claim(dict.fromkeys([c, b, a], b"four")) == [Answer.SEEN] * 3
     many = [b"%020d" % number for number in range(2_500)]
-    assert await store.claim(many, b"five") == [Answer.CLAIMED] * 2_500
+    assert await store.claim(dict.fromkeys(many, b"five")) == [Answer.CLAIMED] * 2_500
     await store.confirm(many)
-    assert await store.claim(many, b"six") == [Answer.SEEN] * 2_500
+    assert await store.claim(dict.fromkeys(many, b"six")) == [Answer.SEEN] * 2_500
 
 
 async def one_claim_wins(stores: list[SeenStore]) -> None:
@@ -39,7 +43,7 @@ async def one_claim_wins(stores: list[SeenStore]) -> None:
     keys = [b"!%019d" % number for number in range(200)]
     answers = await asyncio.gather(
         *(
-            store.claim(keys[turn:] + keys[:turn], b"owner-%d" % turn)
+            store.claim(dict.fromkeys(keys[turn:] + keys[:turn], b"owner-%d" % turn))
             for turn, store in enumerate(stores * 8)
         )
     )
@@ -53,10 +57,10 @@ async def seen_expires(make: Callable[[int, int], SeenStore]) -> None:
     store = make(300, 300)
     key = b"z" * 20
     await store.start()
-    assert await store.claim([key], b"one") == [Answer.CLAIMED]
+    assert await store.claim(dict.fromkeys([key], b"one")) == [Answer.CLAIMED]
 
     async def free() -> bool:
-        return await store.claim([key], b"two") == [Answer.CLAIMED]
+        return await store.claim(dict.fromkeys([key], b"two")) == [Answer.CLAIMED]
 
     await wait_until_async(free, 20, what="the claim has expired")
     await store.confirm([key])

@@ -33,19 +33,19 @@ async def test_the_protocol() -> None:
 async def test_claims_and_what_was_seen_expire() -> None:
     times = Times()
     store = made(times)
-    await store.claim([key(1)], b"one")
+    await store.claim(dict.fromkeys([key(1)], b"one"))
     times.now += 999
-    assert await store.claim([key(1)], b"two") == [Answer.PENDING]
+    assert await store.claim(dict.fromkeys([key(1)], b"two")) == [Answer.PENDING]
     times.now += 1
-    assert await store.claim([key(1)], b"two") == [Answer.CLAIMED]
+    assert await store.claim(dict.fromkeys([key(1)], b"two")) == [Answer.CLAIMED]
     await store.confirm([key(1)])
     times.now += 59_999
-    assert await store.claim([key(1)], b"two") == [Answer.SEEN]
+    assert await store.claim(dict.fromkeys([key(1)], b"two")) == [Answer.SEEN]
     await store.confirm([key(1)])  # a copy has come: the window begins anew
     times.now += 59_999
-    assert await store.claim([key(1)], b"two") == [Answer.SEEN]
+    assert await store.claim(dict.fromkeys([key(1)], b"two")) == [Answer.SEEN]
     times.now += 1
-    assert await store.claim([key(1)], b"two") == [Answer.CLAIMED]
+    assert await store.claim(dict.fromkeys([key(1)], b"two")) == [Answer.CLAIMED]
 
 
 async def test_beyond_the_number_the_least_recently_active_goes() -> None:
@@ -54,7 +54,7 @@ async def test_beyond_the_number_the_least_recently_active_goes() -> None:
     await store.confirm([key(0)])
     await store.confirm([key(number) for number in range(100, 110)])
     assert len(store) == 100
-    answers = await store.claim([key(0), key(1), key(10), key(11)], b"one")
+    answers = await store.claim(dict.fromkeys([key(0), key(1), key(10), key(11)], b"one"))
     assert answers == [Answer.SEEN, Answer.CLAIMED, Answer.CLAIMED, Answer.SEEN]
 
 
@@ -75,7 +75,7 @@ async def test_what_an_entry_takes() -> None:
     try:
         for first in range(0, 50_000, 1_000):
             keys = [key(number) for number in range(first, first + 1_000)]
-            await store.claim(keys, b"%012d" % first)
+            await store.claim(dict.fromkeys(keys, b"%012d" % first))
             await store.confirm(keys)
         taken, _ = tracemalloc.get_traced_memory()
     finally:

@@ -1,7 +1,7 @@
 """Seen events in the memory of one process."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from heartbeat_stream.collector.seen.store import Answer
@@ -37,10 +37,10 @@ class MemoryStore:
     async def start(self) -> None:
         """Nothing is needed."""
 
-    async def claim(self, keys: Sequence[bytes], owner: bytes) -> list[Answer]:
+    async def claim(self, wanted: Mapping[bytes, bytes]) -> list[Answer]:
         now = self._now_ms()
-        answers = [self._claim(key, owner, now) for key in keys]
-        self._make_room(2 * len(keys))
+        answers = [self._claim(key, owner, now) for key, owner in wanted.items()]
+        self._make_room(2 * len(wanted))
         return answers
 
     def _claim(self, key: bytes, owner: bytes, now: int) -> Answer:

@@ -1,6 +1,6 @@
 """Seen events in a table of PostgreSQL, each with its expiry, by the clock of the database."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -33,8 +33,8 @@ _CREATE_INDEX: Final = "CREATE INDEX IF NOT EXISTS {index} ON {table} (expires_a
 # Keys in order, so that two batches cannot wait for each other.
 _CLAIM: Final = """
 INSERT INTO {table} AS held (key, owner, expires_at)
-SELECT key, $2, clock_timestamp() + $3 * interval '1 ms'
-FROM unnest($1::bytea[]) AS asked (key) ORDER BY key
+SELECT key, owner, clock_timestamp() + $3 * interval '1 ms'
+FROM unnest($1::bytea[], $2::bytea[]) AS asked (key, owner) ORDER BY key
 ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at
 WHERE held.expires_at <= clock_timestamp()
 RETURNING key
@@ -85,9 +85,10 @@ class PostgresStore:
         async with self._connection():
             pass
 
-    async def claim(self, keys: Sequence[bytes], owner: bytes) -> list[Answer]:
+    async def claim(self, wanted: Mapping[bytes, bytes]) -> list[Answer]:
+        keys, owners = list(wanted), list(wanted.values())
         async with self._connection() as connection:
-            mine = await connection.fetch(self._sql(_CLAIM), keys, owner, self._claim_ms)
+            mine = await connection.fetch(self._sql(_CLAIM), keys, owners, self._claim_ms)
             claimed = {row["key"] for row in mine}
             others = [key for key in keys if key not in claimed]
             found = await connection.fetch(self._sql(_SEEN), others) if others else []

@@ -4,9 +4,9 @@ Redis lets go of keys by their age itself; by number and memory it does with ``m
 ``maxmemory-policy volatile-lru``: those used longest ago first.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
@@ -16,6 +16,8 @@ from redis.exceptions import RedisError
 from heartbeat_stream.collector.seen.store import Answer, StoreFailed
 
 __all__ = ["RedisStore"]
+
+T = TypeVar("T")
 
 _SEEN: Final = b"+"
 _CLAIM: Final = b"?"
@@ -51,18 +53,25 @@ class RedisStore:
         async with _told():
             await self._redis.ping()
 
-    async def claim(self, keys: Sequence[bytes], owner: bytes) -> list[Answer]:
-        mine = _CLAIM + owner
+    async def claim(self, wanted: Mapping[bytes, bytes]) -> list[Answer]:
         answers: list[Answer] = []
-        for some in _chunks(keys):
+        for some in _chunks(list(wanted.items())):
             pipeline = self._redis.pipeline(transaction=False)
-            for key in some:
-                pipeline.set(self._key(key), mine, nx=True, px=self._claim_ms)
-                pipeline.get(self._key(key))
+            for key, owner in some:
+                pipeline.set(self._key(key), _CLAIM + owner, nx=True, px=self._claim_ms)
             async with _told():
-                replies = await pipeline.execute()
-            answers += map(_answer, replies[::2], replies[1::2])
+                were_set = await pipeline.execute()
+                others = [key for (key, _), was in zip(some, were_set, strict=True) if not was]
+                held = await self._held(others) if others else {}
+            answers += [_answer(held[key]) if key in held else Answer.CLAIMED for key, _ in some]
         return answers
+
+    async def _held(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """What stands there; None where it has gone since."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for key in keys:
+            pipeline.get(self._key(key))
+        return dict(zip(keys, await pipeline.execute(), strict=True))
 
     async def confirm(self, keys: Sequence[bytes]) -> None:
         for some in _chunks(keys):
@@ -92,14 +101,12 @@ class RedisStore:
         return self._prefix + key
 
 
-def _answer(was_set: object, value: bytes | None) -> Answer:
-    if was_set:
-        return Answer.CLAIMED
+def _answer(value: bytes | None) -> Answer:
     return Answer.SEEN if value == _SEEN else Answer.PENDING
 
 
-def _chunks(keys: Sequence[bytes]) -> list[Sequence[bytes]]:
-    return [keys[at : at + _PIPELINED] for at in range(0, len(keys), _PIPELINED)]
+def _chunks(all_of_them: Sequence[T]) -> list[Sequence[T]]:
+    return [all_of_them[at : at + _PIPELINED] for at in range(0, len(all_of_them), _PIPELINED)]
 
 
 @asynccontextmanager

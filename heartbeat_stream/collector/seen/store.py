@@ -5,7 +5,7 @@ claim expires soon by itself, and says nothing about the event: it suppresses no
 Kafka has acknowledged is seen, for the length of the window since it was told so last.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -25,17 +25,18 @@ class Answer(Enum):
 
 
 class SeenStore(Protocol):
-    """Keys are unique within a call. Everything may raise :class:`StoreFailed`; whoever calls sets
+    """Everything may raise :class:`StoreFailed`; whoever calls sets
     a limit of time, and cancels what takes longer."""
 
     async def start(self) -> None:
         """Connect, and create what is missing. May be called again."""
 
-    async def claim(self, keys: Sequence[bytes], owner: bytes) -> list[Answer]:
-        """Claim each key that is free, in one step per key; the answers in order."""
+    async def claim(self, wanted: Mapping[bytes, bytes]) -> list[Answer]:
+        """Claim each of these keys that is free for its owner, in one step per key; the answers in
+        order."""
 
     async def confirm(self, keys: Sequence[bytes]) -> None:
-        """These are seen from now on, whatever they were."""
+        """These are seen from now on, whatever they were. Keys are unique within a call."""
 
     async def release(self, keys: Sequence[bytes], owner: bytes) -> None:
         """Give back those that this owner has claimed. Others stay as they are."""
