@@ -269,6 +269,7 @@ def web_url() -> Kind[str]:
         if (
             parts.scheme not in {"http", "https"}
             or not parts.hostname
+            or parts.path.strip("/")
             or parts.query
             or parts.fragment
         ):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import CommitFailedError, for_code
+from aiokafka.errors import (
+    CommitFailedError,
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+    for_code,
+)
 from aiokafka.structs import TopicPartition
 
 from heartbeat_stream.recovery.errors import RecoveryError
@@ -34,6 +41,15 @@ __all__ = [
 #: Faust's members tell each other the addresses of their web views.
 _URL = re.compile(rb'"url":\s*"([^"]{1,200})"')
 _SHOWN_MEMBERS = 5
+_COORDINATOR_S: Final = 30.0
+_COORDINATOR_PAUSE_S: Final = 0.25
+_NO_COORDINATOR_YET: Final = (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+)
+
+T = TypeVar("T")
 
 
 def connection(settings: Settings) -> dict[str, Any]:
@@ -140,12 +156,15 @@ async def look_while_running(settings: Settings, why: str, *, dry_run: bool) -> 
 
 async def _members(settings: Settings) -> list[str]:
     """The members of the workers' group: the addresses of their web views, where they have one."""
-    async with kafka_admin(settings) as admin:
+
+    async def describe(admin: Any) -> list[Any]:
         (response,) = await admin.describe_consumer_groups([settings.app_id])
-    ((code, *_, members),) = [group[:6] for group in response.groups]
-    if code:
-        raise for_code(code)(f"the group {settings.app_id} cannot be described")
-    return sorted(_shown(*member) for member in members)
+        ((code, *_, members),) = [group[:6] for group in response.groups]
+        if code:
+            raise for_code(code)(f"the group {settings.app_id} cannot be described")
+        return list(members)
+
+    return sorted(_shown(*member) for member in await _of_coordinator(settings, describe))
 
 
 def _shown(member_id: str, client_id: str, host: str, metadata: bytes, _assignment: bytes) -> str:
@@ -159,10 +178,24 @@ async def committed(
 ) -> dict[TopicPartition, int | None]:
     """What a group has committed of each partition; None where it has nothing."""
     places = list(tps)
-    async with kafka_admin(settings) as admin:
-        found = await admin.list_consumer_group_offsets(group, partitions=places)
+    found = await _of_coordinator(
+        settings, lambda admin: admin.list_consumer_group_offsets(group, partitions=places)
+    )
     offsets = {tp: found[tp].offset if tp in found else -1 for tp in places}
     return {tp: offset if offset >= 0 else None for tp, offset in offsets.items()}
+
+
+async def _of_coordinator(settings: Settings, ask: Callable[[Any], Awaitable[T]]) -> T:
+    """What a group's coordinator answers, which a new cluster makes when it is first asked for."""
+    last = asyncio.get_running_loop().time() + _COORDINATOR_S
+    async with kafka_admin(settings) as admin:
+        while True:
+            try:
+                return await ask(admin)
+            except _NO_COORDINATOR_YET:
+                if asyncio.get_running_loop().time() > last:
+                    raise
+                await asyncio.sleep(_COORDINATOR_PAUSE_S)
 
 
 async def commit(settings: Settings, offsets: Mapping[TopicPartition, int]) -> None:

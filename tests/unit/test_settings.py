@@ -120,6 +120,7 @@ def test_a_missing_file_is_no_error(tmp_path: Path) -> None:
         ("JOBS", "heartbeats,heartbeats", "heartbeats"),
         ("WEB_URL", "worker-1:6066", "http://"),
         ("WEB_URL", "http://host:99999", "http://"),
+        ("WEB_URL", "http://host:6066/workers/1", "http://host:port"),
         ("WEB_HOST", "my host", "host name"),
         ("WEB_OPEN", "health,table", "health, metrics; or none"),
         ("WEB_CORS_ORIGINS", "*", "https://pages.example.com"),
