@@ -19,8 +19,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from heartbeat_stream.local.broker import Broker
 from heartbeat_stream.local.postgres import PostgresServer
 from heartbeat_stream.local.process import LOOPBACK, ServerError, ServerProcess, children_of
-from heartbeat_stream.local.scratch import PREFIX, ScratchDirectory, temporary_parent
+from heartbeat_stream.local.scratch import ScratchDirectory, temporary_parent
 from heartbeat_stream.local.stack import EmbeddedStack
+from heartbeat_stream.scratch import PREFIX
 from tests.support.wait import process_runs, wait_until
 
 READY_SECONDS = 30.0
