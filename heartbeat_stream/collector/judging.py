@@ -9,7 +9,6 @@ from hashlib import blake2b
 from typing import Final, NamedTuple, TypeVar
 
 from heartbeat_stream.collector.seen.store import Answer, SeenStore, StoreFailed
-from heartbeat_stream.collector.seen.together import Together
 from heartbeat_stream.complaints import Complaints
 from heartbeat_stream.core.tracking_record import Verdict
 
@@ -42,7 +41,6 @@ class Judge:
 
     def __init__(self, store: SeenStore, *, wait_s: float) -> None:
         self.store = store
-        self._together = Together(store, limit_s=wait_s)
         self._wait_s = wait_s
         self._failed_at: float | None = None
         self._complaints = Complaints(logger)
@@ -59,7 +57,7 @@ class Judge:
 
     async def claim(self, keys: Sequence[bytes], owner: bytes) -> Claims:
         """Claim these, each once. Where the store does not answer, all of them are unjudged."""
-        answers = await self._ask(self._together.claim(keys, owner))
+        answers = await self._ask(self.store.claim(dict.fromkeys(keys, owner)))
         if answers is None:
             return Claims(dict.fromkeys(keys, Verdict.UNJUDGED), [])
         claims = Claims({}, [])
@@ -73,7 +71,7 @@ class Judge:
     async def confirm(self, keys: Sequence[bytes]) -> None:
         """Kafka has the events of these."""
         if keys:
-            await self._ask(self._together.confirm(keys))
+            await self._ask(self.store.confirm(keys))
 
     async def release(self, keys: Sequence[bytes], owner: bytes) -> None:
         """Nobody brings the events of these to Kafka."""
@@ -85,8 +83,7 @@ class Judge:
         await self._ask(self.store.clean())
 
     async def stop(self) -> None:
-        """Ask nothing more, and let go of the store."""
-        self._together.stop()
+        """Let go of the store."""
         with suppress(StoreFailed):
             await self.store.stop()
 

@@ -12,6 +12,7 @@ from heartbeat_stream.clock import Clock
 from heartbeat_stream.collector.judging import Judge
 from heartbeat_stream.collector.seen.memory import ENTRY_BYTES, MemoryStore
 from heartbeat_stream.collector.seen.store import SeenStore
+from heartbeat_stream.collector.seen.together import Together
 from heartbeat_stream.collector.sender import Sender
 from heartbeat_stream.collector.server import make_runner
 from heartbeat_stream.collector.service import Service
@@ -92,25 +93,36 @@ def make_service(settings: Settings, directory: DataDirectory) -> Service:
 
 
 def _store(settings: Settings, clock: Clock) -> SeenStore:
-    times = {"claim_ms": settings.collect_claim_ms, "window_ms": settings.tracking_window_ms}
-    if settings.collect_store == "redis":
-        from heartbeat_stream.collector.seen.redis import RedisStore
+    """Each question to one elsewhere is a round trip: those of many reports go together."""
+    if settings.collect_store == "memory":
+        most = min(settings.collect_seen_max, settings.collect_seen_mb * _MIB // ENTRY_BYTES)
+        return MemoryStore(most=most, now_ms=clock.now_ms, **_times(settings))
+    elsewhere = _redis(settings) if settings.collect_store == "redis" else _postgres(settings)
+    return Together(elsewhere, limit_s=settings.collect_store_wait_ms / 1000)
 
-        return RedisStore(
-            settings.collect_redis_url,
-            prefix=f"{settings.app_id}:seen:",
-            wait_ms=settings.collect_store_wait_ms,
-            **times,
-        )
-    if settings.collect_store == "postgres":
-        from heartbeat_stream.collector.seen.postgres import ROW_BYTES, PostgresStore
 
-        most = min(settings.collect_seen_max, settings.collect_seen_mb * _MIB // ROW_BYTES)
-        return PostgresStore(
-            postgres_settings(settings), settings.collect_store_table, most=most, **times
-        )
-    most = min(settings.collect_seen_max, settings.collect_seen_mb * _MIB // ENTRY_BYTES)
-    return MemoryStore(most=most, now_ms=clock.now_ms, **times)
+def _redis(settings: Settings) -> SeenStore:
+    from heartbeat_stream.collector.seen.redis import RedisStore
+
+    return RedisStore(
+        settings.collect_redis_url,
+        prefix=f"{settings.app_id}:seen:",
+        wait_ms=settings.collect_store_wait_ms,
+        **_times(settings),
+    )
+
+
+def _postgres(settings: Settings) -> SeenStore:
+    from heartbeat_stream.collector.seen.postgres import ROW_BYTES, PostgresStore
+
+    most = min(settings.collect_seen_max, settings.collect_seen_mb * _MIB // ROW_BYTES)
+    return PostgresStore(
+        postgres_settings(settings), settings.collect_store_table, most=most, **_times(settings)
+    )
+
+
+def _times(settings: Settings) -> dict[str, int]:
+    return {"claim_ms": settings.collect_claim_ms, "window_ms": settings.tracking_window_ms}
 
 
 def _warn_of_memory(settings: Settings, directory: DataDirectory) -> None:

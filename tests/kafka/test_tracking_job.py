@@ -11,8 +11,10 @@ import pytest
 from heartbeat_stream.core.tracking_record import Envelope
 from heartbeat_stream.local.judged_traffic import Truth, send_feed
 from heartbeat_stream.local.tracking_feed import TrackingFeed
+from tests.support.command import run_command
 from tests.support.kills import SENT_MAX, SENT_PER_S, kills_and_rebalances
 from tests.support.oracle import now_ms
+from tests.support.selftest import agrees_at_the_door, as_wanted, numbers
 from tests.support.streams import no_lag_of_jobs
 from tests.support.tracking import event, partitions, prepare_tracking, report, stored
 from tests.support.world import World
@@ -44,6 +46,17 @@ async def test_tracking_events_with_kills_and_rebalances(world: World, policy: s
         await watcher.until_all(feed.expected, 30, lambda: None)
     assert feed.truth() == Truth(0, 0, 0, 0)
     await third.stopped()
+
+
+async def test_the_self_test_behind_kafka(world: World) -> None:
+    await prepare_tracking(world, tracking_policy="mark")
+    world.start_worker()
+    done = await run_command(world, "selftest", "tracking")
+    assert numbers(done) == as_wanted("mark")
+
+
+async def test_the_self_test_at_the_door(world: World) -> None:
+    await agrees_at_the_door(world, "drop", collect_store="postgres")
 
 
 async def test_workers_create_the_partitions_of_many_days_at_once(world: World) -> None:

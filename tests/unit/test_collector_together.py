@@ -58,13 +58,17 @@ def keys(*numbers: int) -> list[bytes]:
     return [b"%020d" % number for number in numbers]
 
 
+def by(wanted: list[bytes], owner: bytes) -> dict[bytes, bytes]:
+    return dict.fromkeys(wanted, owner)
+
+
 async def test_what_is_asked_while_an_answer_is_under_way_goes_together(
     store: SlowStore, together: Together
 ) -> None:
-    first = asyncio.create_task(together.claim(keys(0), b"report-0"))
+    first = asyncio.create_task(together.claim(by(keys(0), b"report-0")))
     await store.has_been_asked(1)
     others = [
-        asyncio.create_task(together.claim(keys(number, number + 100), b"report-%d" % number))
+        asyncio.create_task(together.claim(by(keys(number, number + 100), b"report-%d" % number)))
         for number in range(1, 50)
     ]
     await asyncio.sleep(0)
@@ -73,23 +77,24 @@ async def test_what_is_asked_while_an_answer_is_under_way_goes_together(
     assert await asyncio.gather(*others) == [[Answer.CLAIMED] * 2] * 49
     assert len(store.asked) == 2
     await store.release(keys(7), b"report-7")
-    assert await together.claim(keys(7, 8), b"late") == [Answer.CLAIMED, Answer.PENDING], (
-        "each claim is in the name of its own report"
-    )
+    assert await together.claim(by(keys(7, 8), b"late")) == [
+        Answer.CLAIMED,
+        Answer.PENDING,
+    ], "each claim is in the name of its own report"
 
 
 async def test_of_those_that_want_one_key_at_once_the_first_has_it(
     store: SlowStore, together: Together
 ) -> None:
     store.may_answer.set()
-    claims = [together.claim(keys(number, 99), b"report-%d" % number) for number in range(5)]
+    claims = [together.claim(by(keys(number, 99), b"report-%d" % number)) for number in range(5)]
     first, *others = await asyncio.gather(*claims)
     assert len(store.asked) == 1
     assert first == [Answer.CLAIMED, Answer.CLAIMED]
     assert others == [[Answer.CLAIMED, Answer.PENDING]] * 4
     await asyncio.gather(*(together.confirm(keys(99, number)) for number in range(5)))
     assert len(store.asked) == 2
-    again = await asyncio.gather(*(together.claim(keys(99), b"%d" % n) for n in range(5)))
+    again = await asyncio.gather(*(together.claim(by(keys(99), b"%d" % n)) for n in range(5)))
     assert again == [[Answer.SEEN]] * 5
 
 
@@ -98,27 +103,27 @@ async def test_a_store_that_fails_fails_for_all_who_ask_and_is_asked_again(
 ) -> None:
     store.error = StoreFailed("it is away")
     store.may_answer.set()
-    claims = [together.claim(keys(number), b"report") for number in range(3)]
+    claims = [together.claim(by(keys(number), b"report")) for number in range(3)]
     answers = await asyncio.gather(*claims, return_exceptions=True)
     assert [str(answer) for answer in answers] == ["it is away"] * 3
     assert all(isinstance(answer, StoreFailed) for answer in answers)
     assert len({id(answer) for answer in answers}) == 3
     store.error = None
-    assert await together.claim(keys(1), b"report") == [Answer.CLAIMED]
+    assert await together.claim(by(keys(1), b"report")) == [Answer.CLAIMED]
 
 
 async def test_a_store_that_hangs_holds_nobody_beyond_the_limit(store: SlowStore) -> None:
     together = Together(store, limit_s=0.05)
     with pytest.raises(StoreFailed, match="too slow"):
-        await together.claim(keys(1), b"report")
+        await together.claim(by(keys(1), b"report"))
     store.may_answer.set()
-    assert await together.claim(keys(1), b"report") == [Answer.CLAIMED]
+    assert await together.claim(by(keys(1), b"report")) == [Answer.CLAIMED]
 
 
 async def test_who_has_given_up_is_not_asked_for(store: SlowStore, together: Together) -> None:
-    first = asyncio.create_task(together.claim(keys(1), b"one"))
+    first = asyncio.create_task(together.claim(by(keys(1), b"one")))
     await store.has_been_asked(1)
-    gone, stays = (asyncio.create_task(together.claim(keys(n), b"%d" % n)) for n in (2, 3))
+    gone, stays = (asyncio.create_task(together.claim(by(keys(n), b"%d" % n))) for n in (2, 3))
     await asyncio.sleep(0)
     gone.cancel()
     store.may_answer.set()
@@ -129,9 +134,9 @@ async def test_who_has_given_up_is_not_asked_for(store: SlowStore, together: Tog
 async def test_many_keys_wait_for_nobody_and_hold_nobody_up(
     store: SlowStore, together: Together
 ) -> None:
-    small = asyncio.create_task(together.claim(keys(1), b"small"))
+    small = asyncio.create_task(together.claim(by(keys(1), b"small")))
     await store.has_been_asked(1)
-    large = asyncio.create_task(together.claim(keys(*range(1, 501)), b"large"))
+    large = asyncio.create_task(together.claim(by(keys(*range(1, 501)), b"large")))
     confirmed = asyncio.create_task(together.confirm(keys(*range(1_000, 1_500))))
     await store.has_been_asked(3)
     store.may_answer.set()
@@ -142,7 +147,7 @@ async def test_many_keys_wait_for_nobody_and_hold_nobody_up(
 
 async def test_a_question_is_bounded(store: SlowStore, together: Together) -> None:
     waiting = [
-        asyncio.create_task(together.claim(keys(*range(at, at + 100)), b"report"))
+        asyncio.create_task(together.claim(by(keys(*range(at, at + 100)), b"report")))
         for at in range(0, 5_000, 100)
     ]
     await store.has_been_asked(1)
@@ -155,6 +160,6 @@ async def test_a_defect_is_told_to_those_who_ask(store: SlowStore, together: Tog
     store.error = ZeroDivisionError()
     store.may_answer.set()
     with pytest.raises(ZeroDivisionError):
-        await together.claim(keys(1), b"report")
+        await together.claim(by(keys(1), b"report"))
     store.error = None
-    assert await together.claim(keys(1), b"report") == [Answer.CLAIMED]
+    assert await together.claim(by(keys(1), b"report")) == [Answer.CLAIMED]

@@ -5,14 +5,14 @@ events asks by itself, so that nobody waits behind it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
+from typing import Final, Generic, TypeVar
 
 from heartbeat_stream.collector.seen.store import Answer, SeenStore, StoreFailed
 
 __all__ = ["Together"]
 
-Q = TypeVar("Q")
+Q = TypeVar("Q", bound=Sized)
 A = TypeVar("A")
 
 #: Keys that go together at most, and from how many on they go alone: some milliseconds of a store.
@@ -20,78 +20,65 @@ _TOGETHER: Final = 1_000
 _ALONE: Final = 200
 
 
-class _Claim(NamedTuple):
-    keys: Sequence[bytes]
-    owner: bytes
-
-
 class Together:
-    """In front of one store. Within one event loop."""
+    """In front of one store, which is asked through this alone. Within one event loop."""
 
     def __init__(self, store: SeenStore, *, limit_s: float) -> None:
         """``limit_s``: a question that is not answered by then has failed for all who ask it."""
         self._store = store
-        self._claims = _Lane(self._claim, lambda claim: len(claim.keys), limit_s)
-        self._confirmations = _Lane(self._confirm, len, limit_s)
+        self._claims = _Lane(self._claim, limit_s)
+        self._confirmations = _Lane(self._confirm, limit_s)
 
-    async def claim(self, keys: Sequence[bytes], owner: bytes) -> list[Answer]:
-        """Claim each key that is free; the answers in order. Keys are unique within a call.
+    async def start(self) -> None:
+        await self._store.start()
 
-        Raises :class:`StoreFailed`.
-        """
-        claim = _Claim(keys, owner)
-        if len(keys) >= _ALONE:
-            return (await self._claim([claim]))[0]
-        return await self._claims.ask(claim)
+    async def claim(self, wanted: Mapping[bytes, bytes]) -> list[Answer]:
+        """Of those that want the same key at once the first may have it."""
+        if len(wanted) >= _ALONE:
+            return await self._store.claim(wanted)
+        return await self._claims.ask(wanted)
+
+    async def _claim(self, asked: Sequence[Mapping[bytes, bytes]]) -> list[list[Answer]]:
+        owners: dict[bytes, bytes] = {}
+        for wanted in asked:
+            for key, owner in wanted.items():
+                owners.setdefault(key, owner)
+        answers = dict(zip(owners, await self._store.claim(owners), strict=True))
+
+        def answer(key: bytes, owner: bytes) -> Answer:
+            another_has_it = answers[key] is Answer.CLAIMED and owners[key] != owner
+            return Answer.PENDING if another_has_it else answers[key]
+
+        return [[answer(*claim) for claim in wanted.items()] for wanted in asked]
 
     async def confirm(self, keys: Sequence[bytes]) -> None:
-        """These are seen from now on. Raises :class:`StoreFailed`."""
         if len(keys) >= _ALONE:
             await self._store.confirm(keys)
         else:
             await self._confirmations.ask(keys)
 
-    async def _claim(self, claims: Sequence[_Claim]) -> list[list[Answer]]:
-        """Of those that want the same key the first may have it."""
-        wanted: dict[bytes, bytes] = {}
-        for keys, owner in claims:
-            for key in keys:
-                wanted.setdefault(key, owner)
-        answers = dict(zip(wanted, await self._store.claim(wanted), strict=True))
-        return [_answers(claim, answers, wanted) for claim in claims]
+    async def _confirm(self, asked: Sequence[Sequence[bytes]]) -> list[None]:
+        await self._store.confirm(list(dict.fromkeys(key for keys in asked for key in keys)))
+        return [None] * len(asked)
 
-    async def _confirm(self, confirmed: Sequence[Sequence[bytes]]) -> list[None]:
-        await self._store.confirm(list(dict.fromkeys(key for keys in confirmed for key in keys)))
-        return [None] * len(confirmed)
+    async def release(self, keys: Sequence[bytes], owner: bytes) -> None:
+        await self._store.release(keys, owner)
 
-    def stop(self) -> None:
-        """Ask nothing more. Who still waits gets no answer."""
+    async def clean(self) -> int:
+        return await self._store.clean()
+
+    async def stop(self) -> None:
+        """Ask nothing more: who still waits gets no answer."""
         self._claims.stop()
         self._confirmations.stop()
-
-
-def _answers(
-    claim: _Claim, answers: Mapping[bytes, Answer], owners: Mapping[bytes, bytes]
-) -> list[Answer]:
-    return [
-        Answer.PENDING
-        if answers[key] is Answer.CLAIMED and owners[key] != claim.owner
-        else answers[key]
-        for key in claim.keys
-    ]
+        await self._store.stop()
 
 
 class _Lane(Generic[Q, A]):
     """One question at a time, of all who asked since the last one."""
 
-    def __init__(
-        self,
-        ask: Callable[[list[Q]], Awaitable[list[A]]],
-        size: Callable[[Q], int],
-        limit_s: float,
-    ) -> None:
+    def __init__(self, ask: Callable[[list[Q]], Awaitable[list[A]]], limit_s: float) -> None:
         self._ask = ask
-        self._size = size
         self._limit_s = limit_s
         self._waiting: list[tuple[Q, asyncio.Future[A]]] = []
         self._task: asyncio.Task[None] | None = None
@@ -133,7 +120,7 @@ class _Lane(Generic[Q, A]):
             count += 1
             if not future.done():
                 taken.append((question, future))
-                size += self._size(question)
+                size += len(question)
         del self._waiting[:count]
         return taken
 
