@@ -71,7 +71,9 @@ async def test_what_is_asked_while_an_answer_is_under_way_goes_together(
         asyncio.create_task(together.claim(by(keys(number, number + 100), b"report-%d" % number)))
         for number in range(1, 50)
     ]
-    await asyncio.sleep(0)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(store.asked) == 1, "one question at a time"
     store.may_answer.set()
     assert await first == [Answer.CLAIMED]
     assert await asyncio.gather(*others) == [[Answer.CLAIMED] * 2] * 49
@@ -135,14 +137,15 @@ async def test_many_keys_wait_for_nobody_and_hold_nobody_up(
     store: SlowStore, together: Together
 ) -> None:
     small = asyncio.create_task(together.claim(by(keys(1), b"small")))
-    await store.has_been_asked(1)
+    confirmed = asyncio.create_task(together.confirm(keys(999)))
+    await store.has_been_asked(2)
     large = asyncio.create_task(together.claim(by(keys(*range(1, 501)), b"large")))
-    confirmed = asyncio.create_task(together.confirm(keys(*range(1_000, 1_500))))
-    await store.has_been_asked(3)
+    many_confirmed = asyncio.create_task(together.confirm(keys(*range(1_000, 1_500))))
+    await store.has_been_asked(4)
     store.may_answer.set()
     assert await small == [Answer.CLAIMED]
     assert await large == [Answer.PENDING] + [Answer.CLAIMED] * 499
-    await confirmed
+    await asyncio.gather(confirmed, many_confirmed)
 
 
 async def test_a_question_is_bounded(store: SlowStore, together: Together) -> None:
@@ -163,3 +166,20 @@ async def test_a_defect_is_told_to_those_who_ask(store: SlowStore, together: Tog
         await together.claim(by(keys(1), b"report"))
     store.error = None
     assert await together.claim(by(keys(1), b"report")) == [Answer.CLAIMED]
+
+
+async def test_nothing_is_asked_any_more_once_it_has_stopped(
+    store: SlowStore, together: Together
+) -> None:
+    first = asyncio.create_task(together.claim(by(keys(1), b"one")))
+    await store.has_been_asked(1)
+    second = asyncio.create_task(together.claim(by(keys(2), b"two")))
+    await asyncio.sleep(0)
+    await together.stop()
+    store.may_answer.set()
+    _, waiting = await asyncio.wait({first, second}, timeout=0.05)
+    assert waiting == {first, second}
+    assert store.asked == [keys(1)]
+    assert await store.claim(by(keys(1), b"three")) == [Answer.CLAIMED], "it was cut off"
+    for task in waiting:
+        task.cancel()
