@@ -38,7 +38,7 @@ __all__ = ["MarketJob", "build", "topics"]
 #: So much longer than it counts an identity is held, on the partition's clock, which other sources
 #: may be ahead of.
 _GRACE_MS: Final = 60_000
-#: States of sequences that are kept as they are, beside their form in the table.
+#: States of sequences that are kept as they are for each partition.
 _MOST_STATES: Final = 20_000
 
 _encode = msgspec.json.Encoder().encode
@@ -72,9 +72,7 @@ class MarketJob(StreamJob):
             )
             self._appender = Appender(statement, self._source, self._refuse)
             house.checkpointer.waits_for(self._appender.settled)
-        self._states: dict[tuple[int, bytes], ScopeState] = {}
-        #: States that have changed in this slice: where, and by which record.
-        self._touched: dict[tuple[int, bytes], tuple[Memory, Arrival]] = {}
+        self._remembered: dict[int, _Remembered] = {}
 
     @property
     def layers(self) -> Mapping[Layer, LayerTally]:
@@ -88,13 +86,13 @@ class MarketJob(StreamJob):
 
     def decide(self, memory: Memory, arrival: Arrival) -> None:
         message = self._judge.read(arrival.value)
+        held = self._remembered[memory.partition]
         key = message.state_key
-        place = (memory.partition, key) if key is not None else None
-        state = self._state(memory, place) if place is not None else None
-        verdict = self._judge.judge(message, _SeenIn(memory), state, arrival.at_ms, self._tally)
-        if place is not None and verdict.state is not None and verdict.state is not state:
-            self._states[place] = verdict.state
-            self._touched[place] = memory, arrival
+        state = held.state(key) if key is not None else None
+        verdict = self._judge.judge(message, held, state, arrival.at_ms, self._tally)
+        if key is not None and verdict.state is not None and verdict.state is not state:
+            held.states[key] = verdict.state
+            held.touched[key] = arrival
         if verdict.first is not None and self._is_itself(verdict.first, arrival):
             self.counts["repeated"] += 1  # put out, and remembered, before a crash
             return
@@ -120,7 +118,7 @@ class MarketJob(StreamJob):
 
     def _record(self, memory: Memory, arrival: Arrival, verdict: Verdict) -> None:
         at_ms = arrival.at_ms
-        first = encode_first(First(at_ms, self._source, arrival.partition, arrival.offset))
+        first = encode_first((at_ms, self._source, arrival.partition, arrival.offset))
         value, lifetime_ms = b"", None
         for identity in verdict.record:
             if identity.ttl_ms != lifetime_ms:  # most layers have the same
@@ -129,27 +127,12 @@ class MarketJob(StreamJob):
                 value = wrap(arrival.version, expires_ms, first)
             memory.hold(identity.key, value)
 
-    def _state(self, memory: Memory, place: tuple[int, bytes]) -> ScopeState | None:
-        state = self._states.get(place)
-        if state is None:
-            entry = memory.get(place[1])
-            state = ScopeState.from_bytes(entry.payload) if entry is not None else None
-        return state
-
     def flush(self) -> None:
         if self._appender is not None and self._rows:
             self._appender.put(self._rows)
             self._rows = []
-        for (partition, key), (memory, arrival) in self._touched.items():
-            memory.put(
-                key,
-                arrival.version,
-                memory.clock.expires_ms(arrival.at_ms, self._state_lifetime_ms),
-                self._states[partition, key].to_bytes(),
-            )
-        self._touched.clear()
-        if len(self._states) > _MOST_STATES:
-            self._states.clear()
+        for held in self._remembered.values():
+            held.hold_states(self._state_lifetime_ms)
 
     async def room(self) -> None:
         if self._appender is not None:
@@ -166,14 +149,11 @@ class MarketJob(StreamJob):
             await self._appender.stop()
 
     def loaded(self, memory: Memory) -> None:
-        self._forget_states(memory.partition)
+        self._remembered[memory.partition] = _Remembered(memory)
 
     def drop(self, partition: int) -> None:
         super().drop(partition)
-        self._forget_states(partition)
-
-    def _forget_states(self, partition: int) -> None:
-        self._states = {key: one for key, one in self._states.items() if key[0] != partition}
+        self._remembered.pop(partition, None)
 
     # -- putting out -----------------------------------------------------------------------------
 
@@ -217,17 +197,39 @@ class MarketJob(StreamJob):
         self.emit(topic, self._partition(topic, message), record)
 
 
-class _SeenIn:
-    """The identities that one partition remembers."""
+class _Remembered:
+    """What one partition remembers: identities, and how far its sequences have come."""
 
-    __slots__ = ("_memory",)
+    __slots__ = ("_find", "_memory", "states", "touched")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
+        self._find = memory.find
+        #: States as they are, beside their form in the table.
+        self.states: dict[bytes, ScopeState] = {}
+        #: By which record they have changed in this slice.
+        self.touched: dict[bytes, Arrival] = {}
 
     def get(self, key: bytes) -> First | None:
-        value = self._memory.find(key)
+        value = self._find(key)
         return decode_first(payload_of(value)) if value is not None else None
+
+    def state(self, key: bytes) -> ScopeState | None:
+        state = self.states.get(key)
+        if state is None:
+            entry = self._memory.get(key)
+            state = ScopeState.from_bytes(entry.payload) if entry is not None else None
+        return state
+
+    def hold_states(self, lifetime_ms: int) -> None:
+        """Remember those that have changed."""
+        memory = self._memory
+        for key, arrival in self.touched.items():
+            expires_ms = memory.clock.expires_ms(arrival.at_ms, lifetime_ms)
+            memory.put(key, arrival.version, expires_ms, self.states[key].to_bytes())
+        self.touched.clear()
+        if len(self.states) > _MOST_STATES:
+            self.states.clear()
 
 
 def topics(settings: Settings) -> JobTopics:

@@ -69,7 +69,8 @@ class Memory:
     def hold(self, key: bytes, value: bytes) -> None:
         """The same for a value that is wrapped already, as for several keys."""
         self._changed[key] = value
-        self._expired.pop(key, None)
+        if self._expired:
+            self._expired.pop(key, None)
         self.put_count += 1
 
     async def load(self, *, keep: bool) -> None:

@@ -34,7 +34,7 @@ class CanonicalForm:
     """The form under one declaration. ``time`` is the channel's, where it has one."""
 
     def __init__(self, rule: FingerprintRule, time: TimeRule | None = None) -> None:
-        self._exclude = rule.exclude
+        self._exclude = frozenset(rule.exclude)
         self._drops_nulls = rule.nulls is Nulls.ABSENT
         self._numeric_strings = rule.numeric_strings
         times = (*rule.times, *([time] if time else []))
@@ -60,8 +60,9 @@ class CanonicalForm:
             raise Rejected(Reason.BAD_TEXT, detail) from None
 
     def _apply(self, document: dict[str, Any], value: bytes) -> None:
-        for field in self._exclude:
-            document.pop(field, None)
+        if not self._exclude.isdisjoint(document):
+            for field in self._exclude:
+                document.pop(field, None)
         if self._drops_nulls and b"null" in value:
             _drop_nulls(document)
         for field, convert in self._times:

@@ -1,5 +1,7 @@
 """The three layers in their order, and the verdict that they come to."""
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import Raw
 
@@ -8,7 +10,7 @@ from heartbeat_stream.core.identity.continuity import ContinuityEvent, Oddity
 from heartbeat_stream.core.identity.joining import join, part_of
 from heartbeat_stream.core.identity.json_values import text_of_number
 from heartbeat_stream.core.identity.layer import Abstention, Layer
-from heartbeat_stream.core.identity.message import Message, Scope
+from heartbeat_stream.core.identity.message import Message, Scope, state_key
 from heartbeat_stream.core.identity.message_id import IdReading
 from heartbeat_stream.core.identity.reader import Reader
 from heartbeat_stream.core.identity.rules import JobRules
@@ -86,14 +88,16 @@ class Judge:
             scope = self._make_scope(values)
         channel = scope.channel
         if channel.ids is None:
-            return Message(value, fields, scope, Abstention.MISSING)
+            return Message(value, fields, scope, Abstention.MISSING, None)
         if channel.id_scope_fields:
             start = self._wider_scope(fields, scope)
             if start is None:
-                return Message(value, fields, scope, Abstention.MISSING)
+                return Message(value, fields, scope, Abstention.MISSING, None)
+            key = state_key(start)
         else:
-            start = scope.id_start
-        return Message(value, fields, scope, channel.ids.read(fields, start))
+            start, key = scope.id_start, scope.state_key
+        id_ = channel.ids.read(fields, start)
+        return Message(value, fields, scope, id_, key if type(id_) is IdReading else None)
 
     def _make_scope(self, values: tuple[object, ...]) -> Scope:
         parts = {}
@@ -108,7 +112,8 @@ class Judge:
             known = ", ".join(ascii(known) for known in self._channels)
             detail = f"the channel is {ascii(name)[:60]}, should be one of {known}"
             raise Rejected(Reason.UNKNOWN_CHANNEL, detail)
-        scope = Scope(channel, join(parts[field] for field in self._rules.scope))
+        shown = dict(zip(self._scope_fields, map(_shown, values), strict=True))
+        scope = Scope(channel, join(parts[field] for field in self._rules.scope), shown)
         # Only texts: True is equal to 1, and would be taken for it.
         if all(type(value) is str for value in values):
             if len(self._scopes) >= _SCOPES_MAX:
@@ -169,10 +174,9 @@ class Judge:
             record.append(Identity(step.layer, key, step.ttl_ms))
         return _new(message, state, tuple(record), abstained)
 
-    def scope_of(self, message: Message) -> dict[str, str]:
+    def scope_of(self, message: Message) -> Mapping[str, str]:
         """The fields that decide about the partition, by name, with their values as text."""
-        values = self._scope_values(message.fields)
-        return dict(zip(self._scope_fields, map(_shown, values), strict=True))
+        return message.scope.shown
 
     def time_us(self, message: Message) -> int | None:
         """The exchange's time of a message in microseconds. None: it has none, or an odd one."""
