@@ -51,6 +51,20 @@ def test_an_empty_index_has_nothing_to_do(schedule: Schedule) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("written_at", "due_at"), [(NEVER, 105_000), (75_000, 105_000), (75_001, 105_001)]
+)
+def test_a_room_is_due_after_its_window_and_its_cooldown(
+    schedule: Schedule, written_at: int, due_at: int
+) -> None:
+    room = new_room("a")
+    room.written_at = written_at
+    schedule.note_newer(room, 100_000)
+    assert schedule.due_at(room) == due_at
+    assert take(schedule, due_at - 1) == []
+    assert take(schedule, due_at) == ["a"]
+
+
 def test_it_says_when_to_look_again(schedule: Schedule) -> None:
     a, b = new_room("a"), new_room("b")
     schedule.note_newer(a, 100)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heartbeat_stream.core.identity.continuity import ContinuityEvent, Oddity
-from heartbeat_stream.core.identity.epochs import OLDER_MAX
+from heartbeat_stream.core.identity.epochs import OLDER_MAX, place_by_field, place_by_time
 from heartbeat_stream.core.identity.layer import Abstention, Layer
 from heartbeat_stream.core.identity.message_id import number_of
 from heartbeat_stream.core.identity.rules import EpochMode, Gaps, JobRules
@@ -83,6 +83,14 @@ def test_an_id_that_is_no_number_only_identifies(seq: int | str) -> None:
     assert number_of(seq) is None
 
 
+def test_an_id_may_be_spelled_by_its_digits() -> None:
+    assert number_of("12") == number_of(12) == 12
+    assert number_of("9" * 18) == 10**18 - 1
+    job = Job(market(ids(gaps=Gaps.FORBIDDEN)))
+    job.take(at("12", 1))
+    assert job.take(at(15, 2)).events == (ContinuityEvent(GAP, 0, 15, 12, missing=2),)
+
+
 def test_without_epochs_an_id_is_one_message_for_as_long_as_it_is_remembered() -> None:
     assert run(Job(market(ids())), (1, 1), (2, 2), (1, 3), (3, 4)) == "nndn"
 
@@ -108,6 +116,12 @@ def test_a_field_tells_where_ids_start_again() -> None:
     assert job.take(at(7, 7)).abstained == ((ID, Abstention.MISSING),)
 
 
+def test_a_late_one_moves_its_own_epoch_alone() -> None:
+    older = (Epoch("c", 3), Epoch("b", 2), Epoch("a", 1))
+    state = place_by_field(ScopeState(Epoch("d", 4), older), "b", 7).state
+    assert state == ScopeState(Epoch("d", 4), (Epoch("c", 3), Epoch("b", 7), Epoch("a", 1)))
+
+
 # -- epochs that are detected -------------------------------------------------------------------
 
 
@@ -130,6 +144,23 @@ def test_a_reset_is_told_once_the_following_messages_confirm_it() -> None:
     assert job.take(at(3, 13)).events == (ContinuityEvent(RESET, 1, 1, 10),)
     assert odd(job.take(at(4, 14))) == []
     assert odd(job.take(at(6, 15))) == [GAP]
+
+
+def test_a_fall_within_one_microsecond_begins_nothing() -> None:
+    state = ScopeState(Epoch(0, 10, 1, 10))
+    assert place_by_time(state, 3, 10, 3).state == state
+    begun = place_by_time(state, 3, 11, 3).state
+    assert begun == ScopeState(Epoch(1, 3, 11, 11), (state.current,), Fall(3, 1), 2)
+    again = place_by_time(begun, 2, 12, 3).state
+    assert again is not None
+    assert (again.current.name, again.next_number) == (2, 3)
+
+
+def test_an_epoch_begins_with_its_earliest_message_which_may_come_late() -> None:
+    before = Epoch(0, 101, 100, 101)
+    state = ScopeState(Epoch(1, 5, 110, 115), (before,), None, 2)
+    late = place_by_time(state, 2, 108, 3).state
+    assert late == ScopeState(Epoch(1, 5, 108, 115), (before,), None, 2)
 
 
 def test_a_fall_after_which_the_old_sequence_goes_on_was_out_of_order() -> None:

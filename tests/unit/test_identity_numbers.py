@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
 
 import pytest
@@ -68,6 +69,11 @@ def test_integers_of_any_length_are_exact() -> None:
     digits = "1234567890" * 1_000
     assert fixed_point(digits) == digits
     assert fixed_point(f"{digits}.500") == f"{digits}.5"
+
+
+def test_the_last_microsecond_is_that_of_the_year_9999() -> None:
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
+    assert (last - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) == MAX_US
 
 
 @pytest.mark.parametrize("exponent", ["999999999", "-999999999", "9" * 100_000, "1101", "-1101"])

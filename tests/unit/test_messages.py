@@ -127,6 +127,14 @@ def test_what_is_no_text() -> None:
     assert caught.value.reason is Reason.NOT_UTF8
 
 
+def test_windows_that_share_a_key_are_left_as_they_are() -> None:
+    a, b, c = Window(b"a", 1, 3), Window(b"b", 2, 1), Window(b"c", 3)
+    again = judge(b"b", 3, (a, b, c), WINDOW)
+    assert again.held == (a, Window(b"b", 2, 2), c)
+    printed = judge(b"b", 2 + WINDOW, (a, b, c), WINDOW)
+    assert (printed.held, printed.ended) == ((a, Window(b"b", 2 + WINDOW), c), b)
+
+
 def test_what_is_held_as_bytes() -> None:
     held = (Window(b"a", -5, 2), Window("é".encode(), 2**62))
     assert decode_held(encode_held(held)) == held
