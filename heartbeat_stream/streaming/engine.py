@@ -87,6 +87,7 @@ class Engine:
         self._complaints = Complaints(logger)
         self._loading = asyncio.Lock()
         self._epoch = 0  # grows whenever partitions are given up
+        self._given_up = 0  # the last epoch that began with that, once its checkpoint is made
         #: Partitions of each job that are loaded, and therefore ours to work on.
         self.owned: dict[str, set[int]] = {job.name: set() for job in jobs}
         self._open: dict[str, set[int]] = {job.name: set() for job in jobs}
@@ -166,7 +167,13 @@ class Engine:
     async def _load(
         self, wanted: dict[str, set[int]], epoch: int, *, repairing: bool = False
     ) -> None:
-        """Bring tables and memory up to date, and own the partitions."""
+        """Bring tables and memory up to date, and own the partitions.
+
+        One that is ours already, and only repaired, has changes in memory, and events that are
+        held until those are durable. Where the repair is broken off, the partition stays as it is
+        until it is given up: parked before its last checkpoint, it would have its events
+        acknowledged and its changes left out.
+        """
         stores = await self._open_stores(wanted)
         ends = await self._reader.catch_up(stores, self._count_recovered)
         if repairing:
@@ -178,7 +185,8 @@ class Engine:
                     await job.load(partition)
                     self._still(epoch)
                 except BaseException:  # cancelled, too: half of a partition is none
-                    job.park(partition)
+                    if not repairing or self._given_up > epoch:
+                        job.park(partition)
                     raise
                 for table in job.tables:
                     end = ends[TopicPartition(table.changelog, partition)]
@@ -239,6 +247,7 @@ class Engine:
                 exc,
             )
         self._checkpointer.forget(revoked)
+        self._given_up = self._epoch
         for job in self._jobs:
             for partition in list(self._open[job.name]):
                 job.park(partition)

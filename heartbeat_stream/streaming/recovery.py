@@ -60,9 +60,21 @@ class BatchRecovery(Recovery):
         partitions: dict[str, set[int]] = {}
         for tp in self.active_tps:
             partitions.setdefault(tp.topic, set()).add(tp.partition)
+        superseded = False
+
+        async def recover() -> None:
+            # Raised at the end of the worker, it would be told as what nobody has looked at.
+            nonlocal superseded
+            try:
+                await self.engine.recover(partitions)
+            except Superseded:
+                superseded = True
+
         while True:
             try:
-                await self._wait(self.engine.recover(partitions))
+                await self._wait(recover())
+                if superseded:
+                    raise Superseded
                 return
             except KafkaError as exc:
                 complaints.warning("cannot read the changelogs (%r): trying again", exc)
