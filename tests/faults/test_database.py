@@ -18,6 +18,7 @@ from heartbeat_stream.local.fleet import Fleet
 from heartbeat_stream.local.postgres import PostgresServer
 from tests.support.brokers import on_kafka
 from tests.support.oracle import Oracle, now_ms
+from tests.support.topic_reader import open_reader
 from tests.support.worker import Worker
 from tests.support.world import World, load
 
@@ -285,10 +286,12 @@ async def test_one_row_that_the_database_refuses_among_thousands(
 
 
 async def dead_letters(world: World, worker: Worker, count: int) -> list[ConsumerRecord]:
+    """So many, oldest first: counted by the worker, and then acknowledged by the broker."""
     await worker.until_metric("heartbeat_dead_letters_total", count)
-    letters = sorted(await world.dead_letters(), key=lambda record: record.timestamp)
+    async with open_reader(world.bootstrap_servers, world.dead_letter_topic) as reader:
+        letters = await reader.until(count)
     assert len(letters) == count
-    return letters
+    return sorted(letters, key=lambda record: record.timestamp)
 
 
 async def settled(worker: Worker) -> None:
