@@ -9,6 +9,7 @@ from that of the print, on either side: slightly late copies stay hidden, and a 
 back by an hour hides nothing for an hour.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -25,11 +26,16 @@ _WHOLE, _HASHED = b"=", b"#"
 
 
 class Window(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A text that was printed, and how many copies were suppressed since."""
+    """A text that was printed, and how many copies were suppressed since.
+
+    ``places``: the last offset of each partition of the source from which it has come since the
+    print, that of the print included. One that comes from there, or from before, has come again.
+    """
 
     content: bytes
     printed_at_ms: int
     suppressed: int = 0
+    places: Mapping[int, int] = {}
 
 
 Held = tuple[Window, ...]
@@ -43,11 +49,13 @@ class Decision(NamedTuple):
     """Whether to print, and what is to be held under the key from now on.
 
     ``ended`` is the window that this print ends, if it suppressed something: its line comes first.
+    ``repeated``: the record itself was decided about before, and a crash has brought it again.
     """
 
     printed: bool
     held: Held
     ended: Window | None
+    repeated: bool = False
 
 
 def content_key(content: bytes) -> bytes:
@@ -57,22 +65,34 @@ def content_key(content: bytes) -> bytes:
     return _HASHED + xxhash.xxh3_128_digest(content)
 
 
-def judge(content: bytes, at_ms: int, held: Held, window_ms: int) -> Decision:
+def judge(
+    content: bytes, at_ms: int, held: Held, window_ms: int, source: tuple[int, int] | None = None
+) -> Decision:
     """Decide about one text. ``held`` is what state has under its :func:`content_key`, or ``()``.
 
-    Raises :class:`~heartbeat_stream.core.reasons.Rejected` for what is no text. Windows of others
-    that share the key are left as they are.
+    ``source``: its partition and offset, by which a record that comes again is known as long as its
+    window is open, and not counted as suppressed; None where none comes again. Raises
+    :class:`~heartbeat_stream.core.reasons.Rejected` for what is no text. Windows of others that
+    share the key are left as they are.
     """
+    places = {} if source is None else dict([source])
     for place, window in enumerate(held):
         if window.content == content:
             if abs(at_ms - window.printed_at_ms) < window_ms:
-                again = Window(content, window.printed_at_ms, window.suppressed + 1)
+                if source is not None and window.places.get(source[0], -1) >= source[1]:
+                    return Decision(False, held, None, repeated=True)
+                again = Window(
+                    content,
+                    window.printed_at_ms,
+                    window.suppressed + 1,
+                    {**window.places, **places},
+                )
                 return Decision(False, (*held[:place], again, *held[place + 1 :]), None)
-            printed = (*held[:place], Window(content, at_ms), *held[place + 1 :])
+            printed = (*held[:place], Window(content, at_ms, 0, places), *held[place + 1 :])
             return Decision(True, printed, window if window.suppressed else None)
     if not content.isascii():
         text_of(content)  # raises Rejected
-    return Decision(True, (*held, Window(content, at_ms)), None)
+    return Decision(True, (*held, Window(content, at_ms, 0, places)), None)
 
 
 def expire(held: Held, now_ms: int, window_ms: int) -> tuple[Held, Held]:

@@ -7,6 +7,8 @@ import heapq
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
+import msgspec
+
 from heartbeat_stream.core.messages import (
     Held,
     Window,
@@ -77,7 +79,11 @@ class MessageJob(StreamJob):
         if version >= _version(arrival) and _is_past(held, arrival):
             self.counts["repeated"] += 1  # taken into account before a crash
             return
-        decision = judge(arrival.value, arrival.at_ms, held, self._window_ms)
+        source = arrival.partition, arrival.offset
+        decision = judge(arrival.value, arrival.at_ms, held, self._window_ms, source)
+        if decision.repeated:
+            self.counts["repeated"] += 1  # forwarded before a crash, and once more after it
+            return
         if decision.ended is not None:
             self._tell(decision.ended, memory, version, key)
         if decision.printed:
@@ -148,7 +154,7 @@ class MessageJob(StreamJob):
                 self._tell(window, memory, entry.version, key)
         # Held as before, since something may come late; but told of once.
         rest = tuple(
-            Window(one.content, one.printed_at_ms) if id(one) in told else one for one in held
+            msgspec.structs.replace(one, suppressed=0) if id(one) in told else one for one in held
         )
         memory.put(key, entry.version | 1, entry.expires_ms, encode_held(rest))
 

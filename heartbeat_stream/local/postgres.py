@@ -25,6 +25,7 @@ from heartbeat_stream.local.process import (
     ServerError,
     ServerProcess,
     children_of,
+    suspend,
     take_port,
     wheel_directory,
 )
@@ -239,19 +240,17 @@ class PostgresServer(LocalServer):
 
     def freeze(self) -> None:
         """Suspend the server and every session in it: connections stay open, nothing answers."""
-        os.kill(self.pid, signal.SIGSTOP)  # first, so that no new session escapes
-        self._signal_sessions(signal.SIGSTOP)
+        suspend(self.pid)  # first, so that no new session escapes
+        for session in children_of(self.pid):
+            suspend(session)
 
     def thaw(self) -> None:
         """Undo freeze(). Does nothing to a server that runs or has ended."""
         if self.running:
-            self._signal_sessions(signal.SIGCONT)
+            for session in children_of(self.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(session, signal.SIGCONT)
             os.kill(self.pid, signal.SIGCONT)
-
-    def _signal_sessions(self, signum: signal.Signals) -> None:
-        for child in children_of(self.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signum)
 
     def failure(self) -> str | None:
         """One line about a server that has ended by itself; None where it has not."""

@@ -54,6 +54,25 @@ class Order(TypedDict):
     remove: list[str]
 
 
+def suspend(pid: int) -> None:
+    """Stop a process until it gets SIGCONT, and return once all its threads have stopped: the
+    signal takes its time. Does nothing to one that has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+        deadline = time.monotonic() + START_SECONDS
+        while _runs(pid) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a thread of a process may run. Where there is no procfs: no."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # one that ends meanwhile
+            if stat.read_text().rpartition(")")[2].split()[0] not in "TtZX":
+                return True
+    return False
+
+
 def wheel_directory(package: str) -> Path | None:
     """Where the wheel's package is installed, None where it is not. Runs none of its code."""
     spec = importlib.util.find_spec(package)

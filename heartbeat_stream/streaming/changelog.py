@@ -110,6 +110,9 @@ class ChangelogReader:
         Raises :class:`aiokafka.errors.KafkaError` and ``StoreError``. May be cancelled at any
         time: a copy is then merely further behind.
         """
+        if not stores:
+            # aiokafka raises CancelledError where a consumer is stopped as soon as it is started.
+            return {}
         async with self._consumer(list(stores)) as consumer:
             oldest = None if self._trusted_ms is None else self._now_ms() - self._trusted_ms
             reading = {

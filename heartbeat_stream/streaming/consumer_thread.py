@@ -5,10 +5,14 @@ the next checkpoint. aiokafka's coordinator hands an error that it cannot mend t
 ``getmany``, and stands still until then; Faust reads past that method, so a worker would be up and
 idle for ever. Here somebody looks, and has it join the group anew.
 
+A topic that was just created is not known to every broker at once, and Faust assigns nothing of one
+that it does not see, until aiokafka looks again, a minute later at worst. Here it looks at once.
+
 Relied upon in faust-streaming 0.15.3 and aiokafka 0.14: the private methods overridden here;
 ``Coordinator._send_req`` sends every request to the coordinator; ``check_errors`` hands over an
-error once and lets the coordinator go on. ``tests/faults/test_coordinator.py`` breaks where that
-changes.
+error once and lets the coordinator go on; ``_metadata_snapshot`` holds how many partitions of each
+topic an assignment was made for, and the coordinator joins anew when metadata says otherwise.
+``tests/faults/test_coordinator.py`` and ``test_metadata.py`` break where that changes.
 """
 
 import asyncio
@@ -111,6 +115,8 @@ class PositionThread(AIOKafkaConsumerThread):
                     self.parent_loop.call_soon_threadsafe(fail, ClientFailed(name, why))
                     return
             self._take_pushed_error(consumer._coordinator)
+            if 0 in consumer._coordinator._metadata_snapshot.values():
+                consumer._client.force_metadata_update()
 
     def _take_pushed_error(self, coordinator: Any) -> None:
         try:

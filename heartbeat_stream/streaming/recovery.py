@@ -21,7 +21,6 @@ from mode import Service
 
 from heartbeat_stream.complaints import Complaints
 from heartbeat_stream.streaming.engine import Engine, Superseded
-from heartbeat_stream.streaming.store import StoreError
 
 __all__ = ["BatchRecovery", "EagerTableManager"]
 
@@ -38,6 +37,10 @@ class BatchRecovery(Recovery):
 
     @Service.task
     async def _restart_recovery(self) -> None:
+        with self.app.liveness.running("recovery"):  # type: ignore[attr-defined]
+            await self._recover_forever()
+
+    async def _recover_forever(self) -> None:
         complaints = Complaints(self.log.logger)
         while not self.should_stop:
             if await self.wait_for_stopped(self.signal_recovery_start.wait()):
@@ -52,7 +55,7 @@ class BatchRecovery(Recovery):
                 continue
             except ServiceStopped:
                 break
-            except StoreError as exc:
+            except Exception as exc:  # whatever it is: without this nothing is recovered any more
                 self.app.fail(exc)  # type: ignore[attr-defined]
                 break
 

@@ -80,10 +80,12 @@ async def test_a_frozen_node_answers_after_it_has_thawed(kafka: ApacheKafka) -> 
     async with producer(kafka.bootstrap_servers) as client:
         await client.send_and_wait("frozen", b"before", partition=0)
         kafka.freeze()
-        acknowledged = await client.send("frozen", b"during", partition=0)
-        done, _ = await asyncio.wait([acknowledged], timeout=0.5)
-        assert not done
-        kafka.thaw()
+        try:
+            acknowledged = await client.send("frozen", b"during", partition=0)
+            done, _ = await asyncio.wait([acknowledged], timeout=0.5)
+            assert not done
+        finally:
+            kafka.thaw()
         record = await asyncio.wait_for(acknowledged, 20)
         assert record.offset == 1
 

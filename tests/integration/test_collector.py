@@ -13,7 +13,7 @@ import pytest
 
 from heartbeat_stream.core.tracking_record import Verdict, envelope_of
 from heartbeat_stream.local.broker import Broker
-from heartbeat_stream.local.process import free_port
+from heartbeat_stream.local.process import free_port, suspend
 from heartbeat_stream.local.sdk_reports import FORMS, send_report
 from tests.support.brokers import on_embedded
 from tests.support.door import (
@@ -27,7 +27,7 @@ from tests.support.door import (
 )
 from tests.support.sdk import event
 from tests.support.topic_reader import open_reader
-from tests.support.wait import suspend, wait_until_async
+from tests.support.wait import wait_until_async
 from tests.support.world import World
 
 pytestmark = on_embedded

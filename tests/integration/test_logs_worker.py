@@ -20,11 +20,10 @@ from heartbeat_stream.core.heartbeat import Heartbeat
 from heartbeat_stream.local.broker import Broker
 from heartbeat_stream.local.fleet import Fleet
 from heartbeat_stream.local.postgres import PostgresServer
-from heartbeat_stream.local.process import LOOPBACK, free_port
+from heartbeat_stream.local.process import LOOPBACK, free_port, suspend
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.brokers import on_embedded
 from tests.support.oracle import now_ms
-from tests.support.wait import suspend
 from tests.support.worker import Worker
 from tests.support.world import Cluster, World, load, running_workers
 

@@ -16,7 +16,7 @@ import pytest
 from heartbeat_stream.collector.seen.redis import RedisStore
 from heartbeat_stream.collector.seen.store import StoreFailed
 from heartbeat_stream.core.tracking_record import Verdict
-from heartbeat_stream.local.process import LOOPBACK
+from heartbeat_stream.local.process import LOOPBACK, suspend
 from heartbeat_stream.local.redis import RedisServer
 from heartbeat_stream.local.sdk_reports import send_report
 from tests.support.brokers import on_embedded
@@ -34,7 +34,6 @@ from tests.support.sdk import event
 from tests.support.seen_stores import keeps_to_the_protocol, one_claim_wins, seen_expires
 from tests.support.selftest import agrees_at_the_door
 from tests.support.topic_reader import open_reader
-from tests.support.wait import suspend
 from tests.support.world import World
 
 pytestmark = [

@@ -2,6 +2,7 @@
 
 It reads of Kafka's protocol what that takes: frames, the header of a request, and where the error
 codes stand in the answers of a group's coordinator, in the versions that aiokafka 0.14 speaks.
+Metadata is read, and written again, by aiokafka's own classes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ import contextlib
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from io import BytesIO
+
+from aiokafka.errors import UnknownTopicOrPartitionError
+from aiokafka.protocol import metadata as metadata_protocol
 
 from heartbeat_stream.local.process import LOOPBACK
 
@@ -20,13 +25,14 @@ __all__ = [
     "FETCH_OFFSETS",
     "HEARTBEAT",
     "JOIN",
+    "METADATA",
     "PRODUCE",
     "SYNC",
     "KafkaProxy",
     "kafka_proxy",
 ]
 
-PRODUCE, FETCH, COMMIT, FETCH_OFFSETS, JOIN, HEARTBEAT, SYNC = 0, 1, 8, 9, 11, 12, 14
+PRODUCE, FETCH, METADATA, COMMIT, FETCH_OFFSETS, JOIN, HEARTBEAT, SYNC = 0, 1, 3, 8, 9, 11, 12, 14
 
 _LENGTH = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhi")  # kind, version, correlation id
@@ -41,6 +47,8 @@ class KafkaProxy:
         self._target = target
         self._held: set[int] = set()
         self._errors: dict[int, int] = {}
+        self._hidden: set[str] = set()
+        self._hidden_from = ""
         self._released = asyncio.Event()
         self.seen: dict[int, int] = {}  #: requests by kind, held ones included
         self.spoilt: dict[int, int] = {}  #: answers by kind that were turned into errors
@@ -54,10 +62,16 @@ class KafkaProxy:
         """Put an error code into each answer to requests of these kinds."""
         self._errors |= dict.fromkeys(kinds, code)
 
+    def hide(self, *topics: str, client: str) -> None:
+        """Say to clients whose id begins so that there are no such topics, as a broker does that
+        has not heard of them yet."""
+        self._hidden, self._hidden_from = set(topics), client
+
     def behave(self) -> None:
         """Let everything pass again, what was held first."""
         self._held.clear()
         self._errors.clear()
+        self._hidden.clear()
         self._released.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -67,7 +81,7 @@ class KafkaProxy:
         except OSError:
             writer.close()
             return
-        asked: dict[int, tuple[int, int]] = {}
+        asked: dict[int, tuple[int, int, str]] = {}
         ways = [
             asyncio.create_task(self._requests(reader, to_writer, asked)),
             asyncio.create_task(self._answers(to_reader, writer, asked)),
@@ -85,12 +99,12 @@ class KafkaProxy:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        asked: dict[int, tuple[int, int]],
+        asked: dict[int, tuple[int, int, str]],
     ) -> None:
         async for frame in _frames(reader):
             kind, version, correlation = _REQUEST.unpack_from(frame)
             self.seen[kind] = self.seen.get(kind, 0) + 1
-            asked[correlation] = kind, version
+            asked[correlation] = kind, version, _client(frame)
             while kind in self._held:
                 await self._released.wait()
             _send(writer, frame)
@@ -99,15 +113,36 @@ class KafkaProxy:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        asked: dict[int, tuple[int, int]],
+        asked: dict[int, tuple[int, int, str]],
     ) -> None:
         async for frame in _frames(reader):
-            kind, version = asked.pop(_LENGTH.unpack_from(frame)[0], (-1, 0))
+            kind, version, client = asked.pop(_LENGTH.unpack_from(frame)[0], (-1, 0, ""))
             code = self._errors.get(kind)
             if code is not None:
                 frame = _spoilt(frame, _PLACES[kind](frame, version), code)
                 self.spoilt[kind] = self.spoilt.get(kind, 0) + 1
+            elif kind == METADATA and self._hidden and client.startswith(self._hidden_from):
+                frame = _without(self._hidden, frame, version)
+                self.spoilt[kind] = self.spoilt.get(kind, 0) + 1
             _send(writer, frame)
+
+
+def _client(frame: bytes) -> str:
+    at = _REQUEST.size
+    (length,) = _SHORT.unpack_from(frame, at)
+    return frame[at + 2 : at + 2 + length].decode() if length > 0 else ""
+
+
+def _without(topics: set[str], frame: bytes, version: int) -> bytes:
+    """The same metadata, of a cluster that does not know these topics."""
+    answer = getattr(metadata_protocol, f"MetadataResponse_v{version}").decode(
+        BytesIO(frame[_HEADER:])
+    )
+    answer.topics = [
+        (UnknownTopicOrPartitionError.errno, *rest[:-1], []) if rest[0] in topics else (code, *rest)
+        for code, *rest in answer.topics
+    ]
+    return frame[:_HEADER] + bytes(answer.encode())
 
 
 def _spoilt(frame: bytes, places: list[int], code: int) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -65,14 +64,6 @@ def process_runs(pid: int) -> bool:
         return stat.read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def suspend(pid: int) -> None:
-    """Stop a process until it gets SIGCONT, and return once it is: a signal takes its time."""
-    os.kill(pid, signal.SIGSTOP)
-    stat = Path(f"/proc/{pid}/stat")
-    if stat.exists():
-        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what="stopped")
 
 
 def _message(condition: Callable[..., object], seconds: float, what: str) -> str:

@@ -16,8 +16,8 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
-from heartbeat_stream.local.process import ServerProcess, free_port
-from tests.support.wait import POLL_SECONDS, suspend
+from heartbeat_stream.local.process import ServerProcess, free_port, suspend
+from tests.support.wait import POLL_SECONDS
 
 # Joining a group on the embedded broker takes 3 s; the rest is for a machine with better to do.
 READY_SECONDS = 60.0

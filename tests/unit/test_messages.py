@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 import xxhash
 from hypothesis import given, settings
@@ -135,8 +136,37 @@ def test_windows_that_share_a_key_are_left_as_they_are() -> None:
     assert (printed.held, printed.ended) == ((a, Window(b"b", 2 + WINDOW), c), b)
 
 
+def test_a_record_that_a_crash_brings_again_is_not_counted_as_suppressed() -> None:
+    held: Held = ()
+    seen = ""
+    for at_ms, *source in (
+        (0, 1, 50),  # printed
+        (0, 1, 50),  # the print itself, again
+        (5, 1, 60),  # suppressed, and so are the next two
+        (5, 2, 7),
+        (6, 1, 61),
+        (0, 1, 50),  # and all of them again
+        (5, 1, 60),
+        (5, 2, 7),
+        (6, 1, 61),
+    ):
+        decision = judge(b"a", at_ms, held, WINDOW, (source[0], source[1]))
+        seen += "r" if decision.repeated else "p" if decision.printed else "s"
+        held = decode_held(encode_held(decision.held))
+    assert seen == "prsssrrrr"
+    assert held[0].suppressed == 3
+    # A topic that was made anew counts from 0 again: what is to be printed is printed.
+    again = judge(b"a", WINDOW, held, WINDOW, (1, 0))
+    assert again.printed
+    assert again.held == (Window(b"a", WINDOW, 0, {1: 0}),)
+
+
+def test_what_was_held_before_places_were() -> None:
+    assert decode_held(msgspec.msgpack.encode([[b"a", 5, 2]])) == (Window(b"a", 5, 2),)
+
+
 def test_what_is_held_as_bytes() -> None:
-    held = (Window(b"a", -5, 2), Window("é".encode(), 2**62))
+    held = (Window(b"a", -5, 2, {0: 2**40, 7: 1}), Window("é".encode(), 2**62))
     assert decode_held(encode_held(held)) == held
     for data in (b"", b"\x90\x90", encode_held(held)[:-1]):
         with pytest.raises(ValueError, match="not what is held"):

@@ -16,7 +16,7 @@ from typing import Self
 
 from heartbeat_stream.local.apache_kafka.jars import LOGGING, NO_STRAY_FILE, java, kafka_jars
 from heartbeat_stream.local.probe import probe
-from heartbeat_stream.local.process import LOOPBACK, ServerError, ServerProcess, free_port
+from heartbeat_stream.local.process import LOOPBACK, ServerError, ServerProcess, free_port, suspend
 from heartbeat_stream.local.scratch import ScratchDirectory
 from heartbeat_stream.local.server import LocalServer
 
@@ -224,7 +224,7 @@ class ApacheKafka(LocalServer):
 
     def freeze(self, node: int = 0) -> None:
         """Suspend a node: its connections stay open, nothing answers."""
-        os.kill(self.pid(node), signal.SIGSTOP)
+        suspend(self.pid(node))
 
     def thaw(self, node: int = 0) -> None:
         """Undo freeze(). Does nothing to a node that runs, or that was stopped or killed."""
