@@ -63,6 +63,7 @@ def _ssl_context(settings: Settings) -> ssl.SSLContext:
     """Brokers must show a certificate for the name under which they are reached."""
     try:
         context = ssl.create_default_context(cafile=settings.kafka_ca_file)
+        context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
     except OSError as error:  # ssl.SSLError is one
         wants = "want certificates in PEM form"
         raise _unusable("HEARTBEAT_KAFKA_CA_FILE", settings.kafka_ca_file, error, wants) from error
