@@ -17,6 +17,7 @@ from heartbeat_stream.local.broker import SESSION_TIMEOUT_MS, Broker
 from heartbeat_stream.local.postgres import PostgresServer
 from heartbeat_stream.local.scratch import ScratchDirectory
 from heartbeat_stream.sinks.table import Table
+from heartbeat_stream.streaming.topic_admin import until_shown
 
 __all__ = ["EMBEDDED", "KAFKA", "Ground", "Site", "open_ground"]
 
@@ -74,10 +75,11 @@ class Ground:
         self._names = 0
 
     async def create_topic(self, title: str, partitions: int) -> str:
-        """The name of a new topic. Raises KafkaError."""
+        """The name of a new topic. Raises KafkaError, and TopicError where it does not appear."""
         name = f"{self._new_name()}-{title}"
         async with self._admin() as admin:
             await admin.create_topics([NewTopic(name, partitions, 1)])
+            await until_shown(admin, [name])
         return name
 
     async def clear(self) -> None:

@@ -30,13 +30,22 @@ from heartbeat_stream.bench.upsert import Measure, compare
 from heartbeat_stream.bench.worker_process import BenchError
 from heartbeat_stream.local.process import ServerError
 from heartbeat_stream.local.record_sender import SendError
+from heartbeat_stream.streaming.topic_admin import TopicError
 
 __all__ = ["FULL", "PARTS_OF_THROUGHPUT", "SHORT", "Results", "Size", "Suite"]
 
 PARTS_OF_THROUGHPUT = ("keyed", "unkeyed", "hot", "rooms", "cooldown", "slow-database")
 
 #: What ends a part, and not the others.
-_FAILURES = (BenchError, SendError, ServerError, KafkaError, asyncpg.PostgresError, OSError)
+_FAILURES = (
+    BenchError,
+    SendError,
+    ServerError,
+    TopicError,
+    KafkaError,
+    asyncpg.PostgresError,
+    OSError,
+)
 
 _HOT_ROOMS = 10
 _STATEMENT_S = 0.05
@@ -264,12 +273,15 @@ class Suite:
                 scenarios,
                 {"keyed": first, "unkeyed": second}.get(part, others),
                 say,
-                peers=self._peers() if part == "keyed" and ground.kind == self._kinds[-1] else (),
+                peers=self._peers(ground) if part == "keyed" else (),
                 profile=profile(part),
             )
 
-    def _peers(self) -> list[tuple[Peer, Path]]:
-        if "peers" not in self._parts:
+    def _peers(self, ground: Ground) -> list[tuple[Peer, Path]]:
+        if "peers" not in self._parts or ground.kind != self._kinds[-1]:
+            return []
+        if ground.kind == EMBEDDED:
+            self._say("the peers need Apache Kafka: the embedded broker tells too little of topics")
             return []
         found = [(peer, installed(peer)) for peer in PEERS]
         for peer, python in found:

@@ -14,7 +14,14 @@ from heartbeat_stream.settings import Settings
 from heartbeat_stream.streaming.security import kafka_auth
 from heartbeat_stream.streaming.topics import TopicSpec, TopicState
 
-__all__ = ["TopicError", "broker_count", "describe_topics", "ensure_topics", "kafka_admin"]
+__all__ = [
+    "TopicError",
+    "broker_count",
+    "describe_topics",
+    "ensure_topics",
+    "kafka_admin",
+    "until_shown",
+]
 
 # A topic that was just created is not known to every broker at once.
 _APPEAR_S = 10.0
@@ -105,15 +112,17 @@ async def ensure_topics(
         elif not issubclass(error, TopicAlreadyExistsError):
             said = topic.get("error_message") or error.description or error.__name__
             raise TopicError(f'topic "{topic["topic"]}" cannot be created: {_one_line(said)}')
-    await _until_shown(admin, missing)
+    await until_shown(admin, [spec.name for spec in missing])
     return created
 
 
-async def _until_shown(admin: AIOKafkaAdminClient, specs: Sequence[TopicSpec]) -> None:
-    names = {spec.name for spec in specs}
+async def until_shown(admin: AIOKafkaAdminClient, names: Iterable[str]) -> None:
+    """Return once a broker shows all of these topics, which were just created. Raises TopicError
+    where it still does not after 10 s, and KafkaError."""
+    created = set(names)
     try:
         async with asyncio.timeout(_APPEAR_S):
-            while missing := names - set(await admin.list_topics()):
+            while missing := created - set(await admin.list_topics()):
                 await asyncio.sleep(_ASK_AGAIN_S)
     except TimeoutError:
         raise TopicError(
