@@ -75,7 +75,7 @@ def judge(
     :class:`~heartbeat_stream.core.reasons.Rejected` for what is no text. Windows of others that
     share the key are left as they are.
     """
-    places = {} if source is None else dict([source])
+    places = {} if source is None else {source[0]: source[1]}
     for place, window in enumerate(held):
         if window.content == content:
             if abs(at_ms - window.printed_at_ms) < window_ms:

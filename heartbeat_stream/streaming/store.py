@@ -452,7 +452,7 @@ class PartitionStore:
             cursor.next()
         try:
             cursor.status()
-        except Exception:
+        except Exception:  # rocksdict raises bare Exception for whatever RocksDB says
             del cursor  # the traceback would keep it, and it the database
             raise
 

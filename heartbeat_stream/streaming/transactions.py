@@ -104,7 +104,7 @@ class Transactions:
         producer = self._make(f"{self._group}-{tp.topic}-{tp.partition}")
         try:
             await producer.start()
-        except BaseException:
+        except BaseException:  # cancelled, too: nobody else would ever close this one
             await _close(producer)
             raise
         self._producers[tp] = producer
