@@ -53,7 +53,7 @@ async def test_topics_that_are_not_known_yet_when_a_worker_joins(
     await worker.ready(SOON_S)
     oracle = Oracle()
     await proxied_world.send([Heartbeat(7, f"{n}", now_ms()) for n in range(100)], oracle=oracle)
-    await oracle.matches(proxied_world.table)
+    await oracle.matches(proxied_world.table, SOON_S)
     await proxied_world.no_lag()
     await worker.stopped()
     assert "Traceback" not in worker.log_text()

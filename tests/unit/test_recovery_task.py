@@ -32,7 +32,7 @@ async def recover_once(directory: Path, error: BaseException) -> EngineApp:
         app = make_app(Settings(app_id="recovery-task"), directory, web_socket)
     app.liveness = Liveness()
     app.engine = BrokenEngine(error)  # type: ignore[assignment]
-    recovery = app.tables.recovery
+    recovery = app.tables.recovery  # type: ignore[attr-defined]
     assert isinstance(recovery, BatchRecovery)
     recovery.signal_recovery_start.set()
     task = asyncio.ensure_future(BatchRecovery._restart_recovery.fun(recovery))
