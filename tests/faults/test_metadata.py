@@ -31,7 +31,6 @@ REPARTITION, CHANGELOGS = (
     "hidden",
     [
         pytest.param([REPARTITION], id="repartition"),
-        pytest.param([CHANGELOGS[0]], id="a changelog"),
         pytest.param([REPARTITION, *CHANGELOGS], id="all that it has created"),
     ],
 )
